@@ -1,0 +1,102 @@
+#pragma once
+
+#include "evenkeel/kernels/moments.hpp"
+
+/// What tells LayerNorm from RMSNorm, row by row: how a row is measured, and how x_hat follows from x. All else,
+/// forward (row_norm_forward.hpp) and backward (row_norm_backward.hpp), is code that the two share.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+/// One block of a row of constants, which stands for gamma (1) or beta (0) where there is none.
+template <class T, int Value>
+struct ConstantBlock {
+  T values[1024];
+  constexpr ConstantBlock() noexcept : values() {
+    for (T& v : values) v = T(Value);
+  }
+};
+template <class T, int Value>
+inline constexpr ConstantBlock<T, Value> constant_block{};
+
+/// The columns of parameters from `start` on.
+template <int Default, class T>
+inline const T* parameter_block(const T* parameters, Index start) noexcept {
+  return parameters ? parameters + start : constant_block<T, Default>.values;
+}
+
+/// dx = g * gain + deviation * slope + intercept, for one row.
+template <class T>
+struct InputGradient {
+  T gain, slope, intercept;
+};
+
+/// LayerNorm: x_hat = ((x - mean) - mean_rest) * rstd.
+///
+/// In a scaled row the deviation x - mean is taken times the power of two just below rstd, which is exact and keeps
+/// what is near either end of the type's range from over- or underflowing: x_hat = deviation * gain + offset.
+template <class Arch, class T, bool Scaled>
+struct LayerNormRow {
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  static constexpr bool centred = true;
+
+  Deviation<Arch, T, Scaled> deviation;
+  Batch gain, offset;
+
+  using Sums = DeviationSums<Arch, T, false>;
+  using Moments = ShiftedMoments<T>;
+  static T shift(const T* x, Index n) noexcept { return sample_mean<Arch>(x, n, T(1)); }
+  static RowStatistics<T> statistics(const Moments& m, const T* x, Index n, Wide<T> inv_n, double eps) noexcept {
+    return layer_statistics<Arch>(m, x, n, inv_n, eps);
+  }
+  explicit LayerNormRow(const RowStatistics<T>& row) noexcept
+      : LayerNormRow(row, Scaled ? power_of_two_below(row.rstd) : T(1)) {}
+  LayerNormRow(const RowStatistics<T>& row, T scale) noexcept
+      : deviation(scale, row.mean * scale),
+        gain(S::broadcast(row.rstd / scale)),
+        offset(S::broadcast(-row.mean_rest * row.rstd)) {}
+  Batch x_hat(const Batch& x) const noexcept { return S::fma(deviation(x), gain, offset); }
+
+  /// dx = rstd * (g - mean_g - x_hat * mean_gx), with x_hat written out and everything but g and x folded.
+  static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T> mean_g, Wide<T> mean_gx) noexcept {
+    const T gain = keep(row.rstd / (Scaled ? power_of_two_below(row.rstd) : T(1)));
+    const Wide<T> offset = keep(-row.mean_rest * row.rstd);
+    return {row.rstd, static_cast<T>(-(mean_gx * row.rstd) * gain),
+            static_cast<T>(-(mean_g + offset * mean_gx) * row.rstd)};
+  }
+};
+
+/// RMSNorm: x_hat = x * rstd.
+template <class Arch, class T, bool Scaled>
+struct RMSNormRow {
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  static constexpr bool centred = false;
+
+  Batch rstd;
+
+  using Sums = SquareSums<Arch, T, false>;
+  using Moments = Wide<T>;
+  static T shift(const T*, Index) noexcept { return 0; }
+  static RowStatistics<T> statistics(Moments square, const T* x, Index n, Wide<T> inv_n, double eps) noexcept {
+    return {T(0), T(0), reciprocal_rms<Arch>(square, x, n, inv_n, eps)};
+  }
+  explicit RMSNormRow(const RowStatistics<T>& row) noexcept : rstd(S::broadcast(row.rstd)) {}
+  Batch deviation(const Batch& x) const noexcept { return keep(x * rstd); }
+  Batch x_hat(const Batch& x) const noexcept { return deviation(x); }
+
+  /// dx = rstd * (g - x_hat * mean_gx).
+  static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T>, Wide<T> mean_gx) noexcept {
+    return {row.rstd, static_cast<T>(-mean_gx * row.rstd), T(0)};
+  }
+};
+
+template <class T>
+inline bool is_ordinary(const RowStatistics<T>& row) noexcept {
+  return row.rstd >= OrdinaryRange<T>::smallest_rstd && row.rstd <= OrdinaryRange<T>::largest_rstd;
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

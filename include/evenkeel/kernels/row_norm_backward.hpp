@@ -1,0 +1,303 @@
+#pragma once
+
+#include "evenkeel/kernels/row_norm.hpp"
+
+/// Gradients of normalized rows with contiguous features: what LayerNorm and RMSNorm share.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+template <class T>
+struct RowNormBackward {
+  const T* dy;         ///< [rows, features], rows dy_stride apart
+  const T* x;          ///< [rows, features], rows x_stride apart
+  const T* gamma;      ///< [features], or null: 1
+  const T* mean;       ///< [rows]; not read by RMSNorm, as mean_rest
+  const T* mean_rest;  ///< [rows], or null: 0, which costs the accuracy of rows with a large mean
+  const T* rstd;       ///< [rows]
+  T* dx;               ///< [rows, features], rows dx_stride apart, or null: not wanted; may be dy
+  T* dgamma;           ///< [features], or null: not wanted
+  T* dbeta;            ///< [features], or null: not wanted
+  bool add_dx, add_dgamma, add_dbeta;  ///< add to what is there instead of overwriting it
+  Index rows, features, dy_stride, x_stride, dx_stride;
+  void* workspace;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
+};
+
+/// Rows whose parameter gradients are summed in the data's type before they are added up in double.
+inline constexpr Index chunk_rows = 128;
+
+/// Parameter gradients in the making: one row of sums in the data's type, and their totals over chunks of rows.
+template <class T>
+class ParameterSums {
+ public:
+  static std::size_t workspace_bytes(Index rows, Index features) noexcept {
+    const std::size_t per_feature = sizeof(T) + (rows > chunk_rows ? sizeof(Wide<T>) : 0);
+    return 4 * alignment + 2 * static_cast<std::size_t>(features) * per_feature;
+  }
+
+  ParameterSums(void* workspace, Index rows, Index features) noexcept : features_(features) {
+    Carver carve{static_cast<char*>(workspace)};
+    for (Sum* sum : {&gamma_, &beta_}) {
+      sum->chunk = carve.template row<T>(features);
+      if (rows > chunk_rows) sum->total = carve.template row<Wide<T>>(features);
+    }
+  }
+  T* dgamma() const noexcept { return gamma_.chunk; }
+  T* dbeta() const noexcept { return beta_.chunk; }
+
+  void begin_chunk() const noexcept {
+    for (const Sum* sum : {&gamma_, &beta_}) std::fill_n(sum->chunk, features_, T(0));
+  }
+  void end_chunk(bool first) const noexcept {
+    for (const Sum* sum : {&gamma_, &beta_}) {
+      if (!sum->total) continue;
+      for (Index j = 0; j < features_; ++j) sum->total[j] = (first ? 0 : sum->total[j]) + sum->chunk[j];
+    }
+  }
+  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
+    write(gamma_, dgamma, add_dgamma);
+    write(beta_, dbeta, add_dbeta);
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  struct Sum {
+    T* chunk = nullptr;
+    Wide<T>* total = nullptr;  ///< null where one chunk is all
+  };
+  struct Carver {
+    char* next;
+    template <class U>
+    U* row(Index features) noexcept {
+      const auto address = reinterpret_cast<std::uintptr_t>(next);
+      char* aligned = next + (alignment - address % alignment) % alignment;
+      next = aligned + static_cast<std::size_t>(features) * sizeof(U);
+      return reinterpret_cast<U*>(aligned);
+    }
+  };
+
+  void write(const Sum& sum, T* out, bool add) const noexcept {
+    if (!out) return;
+    for (Index j = 0; j < features_; ++j) {
+      const Wide<T> value = sum.total ? sum.total[j] : Wide<T>(sum.chunk[j]);
+      out[j] = static_cast<T>(add ? out[j] + value : value);
+    }
+  }
+
+  Index features_;
+  Sum gamma_, beta_;
+};
+
+/// Backward normalization of every row, in pieces for row_norm_backward.
+///
+/// Pass 1 over a group of rows sums g = dy * gamma and g * x_hat along each row and dy * x_hat and dy down the columns;
+/// pass 2 writes dx. Column sums take the rows in order, so that bits do not depend on how rows are grouped.
+template <class Arch, template <class, class, bool> class NormRow, class T, bool WithParameters>
+class RowNormBackwardPass {
+ public:
+  explicit RowNormBackwardPass(const RowNormBackward<T>& args, const ParameterSums<T>* parameters) noexcept
+      : a_(args), parameters_(parameters), inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
+
+  void run(Index first, Index last) noexcept {
+    // Short rows: pass 2 of one group comes after pass 1 of the next, which hides the latency of its row sums.
+    // Long rows: larger groups, as each reads and writes the column sums once.
+    const bool is_short = a_.features * static_cast<Index>(sizeof(T)) <= 8192;
+    const Index group_rows = is_short ? rows_at_once : most_rows;
+    Group groups[2];
+    Group* current = &groups[0];
+    Group* waiting = &groups[1];
+    for (Index i = first; i < last; i += group_rows) {
+      open(*current, i, static_cast<int>(std::min(group_rows, last - i)));
+      current->ordinary ? sum<false>(*current) : sum_extreme(*current);
+      if (is_short) std::swap(current, waiting);
+      if (!is_short || i > first) write(*current);
+    }
+    if (is_short && last > first) write(*waiting);
+  }
+
+ private:
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  static constexpr int rows_at_once = S::has_32_registers ? 2 : 1;
+  static constexpr int most_rows = 8;
+
+  struct Group {
+    Index first = 0;
+    int rows = 0;
+    bool ordinary = true;
+    RowStatistics<T> row[most_rows];
+    WideSum<T> g[most_rows], gx[most_rows];
+  };
+
+  void open(Group& group, Index first, int rows) const noexcept {
+    group.first = first;
+    group.rows = rows;
+    group.ordinary = true;
+    for (int r = 0; r < rows; ++r) {
+      const Index i = first + r;
+      group.row[r] = {NormRow<Arch, T, false>::centred ? a_.mean[i] : T(0),
+                      NormRow<Arch, T, false>::centred && a_.mean_rest ? a_.mean_rest[i] : T(0), a_.rstd[i]};
+      group.ordinary = group.ordinary && is_ordinary(group.row[r]);
+      group.g[r] = group.gx[r] = {};
+    }
+  }
+
+  /// Calls body(r, number of rows) for the rows of a group, `rows_at_once` at a time, the number as a constant type.
+  template <class Body>
+  void for_each_rows(const Group& group, Body&& body) const noexcept {
+    int r = 0;
+    for (; r + rows_at_once <= group.rows; r += rows_at_once) body(r, std::integral_constant<int, rows_at_once>{});
+    for (; r < group.rows; ++r) body(r, std::integral_constant<int, 1>{});
+  }
+
+  template <bool Scaled>
+  void sum(Group& group) const noexcept {
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
+      for_each_rows(group, [&](int r, auto rows) { sum_block<Scaled>(group, r, rows, start); });
+    }
+  }
+  [[gnu::noinline, gnu::flatten]] void sum_extreme(Group& group) const noexcept { sum<true>(group); }
+
+  template <bool Scaled, int Rows>
+  void sum_block(Group& group, int r0, std::integral_constant<int, Rows>, Index start) const noexcept {
+    using Row = NormRow<Arch, T, Scaled>;
+    const auto row = row_array<Row, Rows>(group.row + r0);
+    const Index first = group.first + r0;
+    const T* x = a_.x + first * a_.x_stride + start;
+    const T* dy = a_.dy + first * a_.dy_stride + start;
+    const T* gamma = parameter_block<1>(a_.gamma, start);
+    T* dgamma = WithParameters ? parameters_->dgamma() + start : nullptr;
+    T* dbeta = WithParameters ? parameters_->dbeta() + start : nullptr;
+    Batch g_sum[Rows][accumulators], gx_sum[Rows][accumulators];
+    for (int r = 0; r < Rows; ++r) {
+      for (int k = 0; k < accumulators; ++k) g_sum[r][k] = gx_sum[r][k] = S::broadcast(T(0));
+    }
+    for_each_vector<Arch, T, accumulators>(
+        std::min(a_.features - start, block_columns<Arch, T>), [&](auto k, Index j, auto lanes) {
+          const Batch gamma_j = lanes.load(gamma + j);
+          Batch dgamma_j, dbeta_j;
+          if constexpr (WithParameters) dgamma_j = lanes.load(dgamma + j);
+          if constexpr (WithParameters && Row::centred) dbeta_j = lanes.load(dbeta + j);
+          unroll<Rows>([&](auto r) {
+            const Batch x_hat = row.values[r].x_hat(lanes.load(x + r * a_.x_stride + j));
+            const Batch dy_j = lanes.load(dy + r * a_.dy_stride + j);
+            const Batch g = keep(dy_j * gamma_j);
+            if constexpr (Row::centred) g_sum[r][k] = g_sum[r][k] + g;
+            gx_sum[r][k] = S::fma(g, x_hat, gx_sum[r][k]);
+            if constexpr (WithParameters) dgamma_j = S::fma(dy_j, x_hat, dgamma_j);
+            if constexpr (WithParameters && Row::centred) dbeta_j = dbeta_j + dy_j;
+          });
+          if constexpr (WithParameters) lanes.store(dgamma + j, dgamma_j);
+          if constexpr (WithParameters && Row::centred) lanes.store(dbeta + j, dbeta_j);
+        });
+    for (int r = 0; r < Rows; ++r) {
+      group.g[r0 + r].add(S::sum(g_sum[r][0] + g_sum[r][1]));
+      group.gx[r0 + r].add(S::sum(gx_sum[r][0] + gx_sum[r][1]));
+    }
+  }
+
+  void write(const Group& group) const noexcept {
+    if (!a_.dx) return;
+    group.ordinary ? write_rows<false>(group) : write_extreme(group);
+  }
+  [[gnu::noinline, gnu::flatten]] void write_extreme(const Group& group) const noexcept { write_rows<true>(group); }
+
+  template <bool Scaled>
+  void write_rows(const Group& group) const noexcept {
+    for_each_rows(group, [&](int r, auto rows) {
+      a_.add_dx ? write_rows<Scaled, true>(group, r, rows) : write_rows<Scaled, false>(group, r, rows);
+    });
+  }
+
+  template <bool Scaled, bool Add, int Rows>
+  void write_rows(const Group& group, int r0, std::integral_constant<int, Rows>) const noexcept {
+    using Row = NormRow<Arch, T, Scaled>;
+    const auto row = row_array<Row, Rows>(group.row + r0);
+    Batch gain[Rows], slope[Rows], intercept[Rows];
+    for (int r = 0; r < Rows; ++r) {
+      const InputGradient<T> to = input_gradient<Row>(group, r0 + r);
+      gain[r] = S::broadcast(to.gain);
+      slope[r] = S::broadcast(to.slope);
+      intercept[r] = S::broadcast(to.intercept);
+    }
+    const Index first = group.first + r0;
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
+      const T* x = a_.x + first * a_.x_stride + start;
+      const T* dy = a_.dy + first * a_.dy_stride + start;
+      T* dx = a_.dx + first * a_.dx_stride + start;
+      const T* gamma = parameter_block<1>(a_.gamma, start);
+      for_each_vector<Arch, T, accumulators>(
+          std::min(a_.features - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
+            const Batch gamma_j = lanes.load(gamma + j);
+            unroll<Rows>([&](auto r) {
+              const Batch deviation = row.values[r].deviation(lanes.load(x + r * a_.x_stride + j));
+              const Batch g = keep(lanes.load(dy + r * a_.dy_stride + j) * gamma_j);
+              const Batch dx_j = S::fma(g, gain[r], S::fma(deviation, slope[r], intercept[r]));
+              T* out = dx + r * a_.dx_stride + j;
+              lanes.store(out, Add ? add(lanes.load(out), dx_j) : dx_j);
+            });
+          });
+    }
+  }
+
+  template <class Row>
+  InputGradient<T> input_gradient(const Group& group, int r) const noexcept {
+    // One value alone is its own mean, whatever it is. The formula would leave the rounding error of g * rstd.
+    if (Row::centred && a_.features == 1) return {T(0), T(0), T(0)};
+    return Row::input_gradient(group.row[r], group.g[r].value() * inv_n_, group.gx[r].value() * inv_n_);
+  }
+
+  template <class Row, int Rows>
+  struct RowArray {
+    Row values[Rows];
+  };
+  template <class Row, int Rows>
+  static RowArray<Row, Rows> row_array(const RowStatistics<T>* statistics) noexcept {
+    if constexpr (Rows == 1) {
+      return {{Row(statistics[0])}};
+    } else {
+      return {{Row(statistics[0]), Row(statistics[1])}};
+    }
+  }
+
+  const RowNormBackward<T>& a_;
+  const ParameterSums<T>* parameters_;
+  Wide<T> inv_n_;
+};
+
+template <class Arch, template <class, class, bool> class NormRow, class T>
+[[gnu::flatten]] inline void input_gradients(const RowNormBackward<T>& a) noexcept {
+  RowNormBackwardPass<Arch, NormRow, T, false>(a, nullptr).run(0, a.rows);
+}
+
+template <class Arch, template <class, class, bool> class NormRow, class T>
+[[gnu::flatten]] inline void all_gradients(const RowNormBackward<T>& a) noexcept {
+  const ParameterSums<T> parameters(a.workspace, a.rows, a.features);
+  parameters.begin_chunk();
+  for (Index first = 0; first < a.rows; first += chunk_rows) {
+    if (first > 0) parameters.begin_chunk();
+    RowNormBackwardPass<Arch, NormRow, T, true>(a, &parameters).run(first, std::min(first + chunk_rows, a.rows));
+    parameters.end_chunk(first == 0);
+  }
+  parameters.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
+}
+
+template <class T>
+inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features) noexcept {
+  return ParameterSums<T>::workspace_bytes(rows, features);
+}
+
+/// dx, dgamma and dbeta, as far as they are wanted.
+template <class Arch, template <class, class, bool> class NormRow, class T>
+inline void row_norm_backward(const RowNormBackward<T>& a) noexcept {
+  if (a.features == 0) return;
+  if (a.dgamma || a.dbeta) {
+    all_gradients<Arch, NormRow>(a);
+  } else if (a.dx) {
+    input_gradients<Arch, NormRow>(a);
+  }
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
