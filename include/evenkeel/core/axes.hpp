@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "evenkeel/core/shape_check.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// Which axes are normalized together: one, `-1`, or several adjacent ones, `{-2, -1}`. Negative axes count from the
+/// end.
+class Axes {
+ public:
+  Axes(int axis) : Axes({axis}) {}  // NOLINT(google-explicit-constructor): an axis is a set of one
+  Axes(std::initializer_list<int> axes) : count_(static_cast<int>(axes.size())) {
+    if (count_ < 1 || count_ > max_rank) {
+      raise_invalid_argument("Axes", std::to_string(count_) + " axes, expected 1 to 8");
+    }
+    std::copy(axes.begin(), axes.end(), axes_.begin());
+  }
+
+  /// The last `count` axes.
+  static Axes last(int count) {
+    if (count < 1 || count > max_rank) {
+      raise_invalid_argument("Axes::last", std::to_string(count) + " axes, expected 1 to 8");
+    }
+    Axes axes(-count);
+    axes.count_ = count;
+    for (int k = 0; k < count; ++k) axes.axes_[static_cast<std::size_t>(k)] = k - count;
+    return axes;
+  }
+
+  int count() const noexcept { return count_; }
+
+  /// The first of the axes in a tensor x of this shape.
+  ///
+  /// Errors    throws std::invalid_argument if an axis is out of range or the axes are not adjacent and ascending.
+  int first(const char* where, const Shape& x) const {
+    const int first = resolve(where, axes_[0], x);
+    for (int k = 1; k < count_; ++k) {
+      const int axis = resolve(where, axes_[static_cast<std::size_t>(k)], x);
+      if (axis != first + k) {
+        raise_invalid_argument(where, "axis " + std::to_string(axis) + " follows axis " + std::to_string(first + k - 1) +
+                                          ", expected axis " + std::to_string(first + k) +
+                                          ": axes are adjacent and ascending (" + has_shape("x", x) + ")");
+      }
+    }
+    return first;
+  }
+
+ private:
+  static int resolve(const char* where, int axis, const Shape& x) {
+    if (axis >= -x.rank() && axis < x.rank()) return axis < 0 ? axis + x.rank() : axis;
+    raise_invalid_argument(where, "axis is " + std::to_string(axis) + ", expected " + std::to_string(-x.rank()) +
+                                      " to " + std::to_string(x.rank() - 1) + " (" + has_shape("x", x) + ")");
+  }
+
+  std::array<int, max_rank> axes_{};
+  int count_;
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "evenkeel/core/tensor_view.hpp"
+
+/// Where shape errors start: each check names what was given and what was expected, before anything is written.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// "x has shape [4, 128, 512]"
+inline std::string has_shape(const char* name, const Shape& shape) {
+  return std::string(name) + " has shape " + shape_string(shape);
+}
+
+inline const char* order_string(StorageOrder order) noexcept {
+  return order == StorageOrder::row_major ? "row-major" : "column-major";
+}
+
+/// Throws std::invalid_argument unless `shape`, of the tensor `name`, is `expected`, that of `expected_name`.
+inline void require_same_shape(const char* where, const char* name, const Shape& shape, const char* expected_name,
+                               const Shape& expected) {
+  if (shape == expected) return;
+  raise_invalid_argument(where, std::string(name) + " has shape " + shape_string(shape) + ", expected " +
+                                    shape_string(expected) + " (the shape of " + expected_name + ")");
+}
+
+/// Throws unless the two tensors walk their elements in the same order.
+template <class A, class B>
+void require_same_order(const char* where, const char* name, const TensorView<A>& view, const char* expected_name,
+                        const TensorView<B>& expected) {
+  int axes_longer_than_1 = 0;
+  for (int axis = 0; axis < view.rank(); ++axis) axes_longer_than_1 += view.shape()[axis] > 1;
+  if (axes_longer_than_1 < 2 || view.order() == expected.order()) return;
+  raise_invalid_argument(where, std::string(name) + " is " + order_string(view.order()) + ", expected " +
+                                    order_string(expected.order()) + " as " + expected_name +
+                                    " is (copy into a tensor of that order first)");
+}
+
+/// Throws unless eps is a number, and not negative.
+inline void require_eps(const char* where, double eps) {
+  if (eps >= 0 && eps <= std::numeric_limits<double>::max()) return;
+  raise_invalid_argument(where, "eps is " + std::to_string(eps) + ", expected a finite number of at least 0");
+}
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

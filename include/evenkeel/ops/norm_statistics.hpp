@@ -1,0 +1,27 @@
+#pragma once
+
+#include <vector>
+
+#include "evenkeel/core/shape.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// The default of every norm's eps, for every type: PyTorch's for LayerNorm, and within the root as there.
+inline constexpr double default_eps = 1e-5;
+
+/// What a training forward of LayerNorm or RMSNorm keeps of each row for its backward.
+///
+/// Used again for a tensor of the same shape it allocates nothing.
+template <class Scalar>
+struct NormStatistics {
+  Shape shape;                    ///< of x; rank 0 before the first forward
+  std::vector<Scalar> mean;       ///< [rows]; empty for RMSNorm, as mean_rest
+  std::vector<Scalar> mean_rest;  ///< [rows]: mean + mean_rest is the mean with twice Scalar's digits
+  std::vector<Scalar> rstd;       ///< [rows]: 1 / sqrt(var + eps), or 1 / sqrt(mean square + eps)
+
+  bool is_empty() const noexcept { return shape.rank() == 0; }
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
