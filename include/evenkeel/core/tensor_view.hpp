@@ -54,6 +54,7 @@ class TensorView {
   const Shape& shape() const noexcept { return shape_; }
   int rank() const noexcept { return shape_.rank(); }
   Index size() const noexcept { return shape_.size(); }
+  const std::array<Index, max_rank>& strides() const noexcept { return strides_; }
   Index stride(int axis) const noexcept { return strides_[static_cast<std::size_t>(axis)]; }
   StorageOrder order() const noexcept { return order_; }
 

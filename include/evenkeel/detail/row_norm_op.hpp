@@ -140,7 +140,7 @@ void normalize(const char* where, const TensorView<const Scalar>& x, const Tenso
 template <class Scalar>
 void require_saved(const char* where, const NormStatistics<Scalar>& saved, const Shape& x, Index rows, bool centred) {
   if (saved.is_empty()) {
-    raise_invalid_argument(where, "saved is empty, expected what a forward of x has saved (" + has_shape("x", x) + ")");
+    raise_logic_error(where, "saved is empty, expected what a forward of x has saved (" + has_shape("x", x) + ")");
   }
   require_same_shape(where, "x", x, "the x that was saved", saved.shape);
   const auto expected = static_cast<std::size_t>(rows);

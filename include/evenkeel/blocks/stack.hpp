@@ -1,0 +1,222 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/residual/residual.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// Blocks one after another, of any mix of placements, and a final norm: y = N_final(block_n(... block_1(x))).
+///
+/// A stack whose last block leaves its stream as a sum without a norm, but normalizes what F receives (Pre-Norm), gets a
+/// final norm by default, with parameters as they start; a Post-Norm or plain stack gets none.
+/// @code
+///   std::vector<Residual<LayerNorm<float>, FeedForward<float>>> blocks;
+///   for (int i = 0; i < 24; ++i) blocks.push_back(PreNorm(LayerNorm<float>(256), FeedForward<float>(256, 1024)));
+///   Stack stack(std::move(blocks));
+/// @endcode
+///
+/// Errors    throws std::invalid_argument for no blocks, and as Residual; std::logic_error for a backward without a
+///           forward.
+template <Norm N, class F>
+class Stack {
+ public:
+  using Scalar = typename N::Scalar;
+  using Block = Residual<N, F>;
+
+  /// What a training forward keeps: a view of x, which has to live unchanged until backward, and for each block its
+  /// Saved and the stream that it leaves. Used again for the same shape it allocates nothing. Move-only.
+  class Saved {
+   public:
+    Saved() = default;
+    Saved(Saved&&) noexcept = default;
+    Saved& operator=(Saved&&) noexcept = default;
+
+    /// The stream that block i has left, before the final norm; empty before a forward.
+    TensorView<const Scalar> stream(std::size_t i) const {
+      return i < streams_.size() ? TensorView<const Scalar>(streams_[i].data(), shape_, order_)
+                                 : TensorView<const Scalar>();
+    }
+
+   private:
+    friend class Stack;
+    Shape shape_;
+    StorageOrder order_ = StorageOrder::row_major;
+    std::vector<typename Block::Saved> blocks_;
+    std::vector<std::vector<Scalar>> streams_;
+    typename N::Saved final_;
+  };
+
+  explicit Stack(std::vector<Block> blocks) : Stack(std::move(blocks), std::nullopt) {
+    const ResidualNorms<N>& last = blocks_.back().norms();
+    if (last.in && !last.trunk) final_norm_ = last.in->fresh();
+  }
+  /// With this final norm, or with none.
+  Stack(std::vector<Block> blocks, std::optional<N> final_norm)
+      : blocks_(std::move(blocks)), final_norm_(std::move(final_norm)) {
+    if (blocks_.empty()) raise_invalid_argument("Stack", "0 blocks, expected at least 1");
+  }
+
+  template <Tensor X>
+  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
+    auto y = make_like(x);
+    forward_into(x, y, context);
+    return y;
+  }
+  template <Tensor X>
+  OwnedOf<X> forward(const X& x, Saved& saved, const Context& context = {}) {
+    auto y = make_like(x);
+    forward_into(x, y, saved, context);
+    return y;
+  }
+  /// The gradient at x. Adds to the gradients of parameters.
+  template <Tensor DY>
+  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
+    auto dx = make_like(dy);
+    backward_into(dy, saved, dx, context);
+    return dx;
+  }
+
+  template <Tensor X, Tensor Y>
+  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
+    const View x = const_view(x_tensor);
+    const MutableView y = tensor_view(y_tensor);
+    require_output(x, y);
+    Scratch scratch("Stack::forward", context, workspace_bytes(x.shape()));
+    const MutableView streams[2] = {temporary(scratch, x), temporary(scratch, x)};
+    const Context inner = scratch.rest(context);
+    View stream = x;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const MutableView next = i + 1 == blocks_.size() && !final_norm_ ? y : streams[i % 2];
+      forward_block<X>(blocks_[i], stream, next, inner);
+      stream = next;
+    }
+    if (final_norm_) final_norm_->forward_into(stream, y, inner);
+  }
+
+  template <Tensor X, Tensor Y>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+    const View x = const_view(x_tensor);
+    const MutableView y = tensor_view(y_tensor);
+    require_output(x, y);
+    saved.blocks_.resize(blocks_.size());
+    saved.streams_.resize(blocks_.size());
+    View stream = x;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      saved.streams_[i].resize(static_cast<std::size_t>(x.size()));
+      const MutableView next(saved.streams_[i].data(), x.shape(), x.order());
+      forward_block<X>(blocks_[i], stream, next, saved.blocks_[i], context);
+      stream = next;
+    }
+    if (final_norm_) {
+      final_norm_->forward_into(stream, y, saved.final_, context);
+    } else {
+      detail::residual_add<Scalar>("Stack::forward", 1, stream, 0, {}, y);
+    }
+    saved.shape_ = x.shape();
+    saved.order_ = x.order();
+  }
+
+  template <Tensor DY>
+  void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
+    backward_into(dy, saved, dx, context, [](std::size_t, const TensorView<const Scalar>&) {});
+  }
+
+  /// As above; observe(i, dx_i) is shown the gradient at the input of each block i, from the last to the first.
+  template <Tensor DY, class Observe>
+    requires std::invocable<Observe&, std::size_t, TensorView<const typename N::Scalar>>
+  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context,
+                     Observe&& observe) {
+    const View dy = const_view(dy_tensor);
+    if (saved.shape_.rank() == 0) {
+      raise_logic_error("Stack::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
+    }
+    require_same_shape("Stack::backward", "dy", dy.shape(), "the x that was saved", saved.shape_);
+    Scratch scratch("Stack::backward", context, workspace_bytes(dy.shape()));
+    const MutableView streams[2] = {temporary(scratch, dy), temporary(scratch, dy)};
+    const Context inner = scratch.rest(context);
+    View dstream = dy;
+    if (final_norm_) {
+      const MutableView next = streams[blocks_.size() % 2];
+      final_norm_->backward_into(dy, saved.final_, next, inner);
+      dstream = next;
+    }
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      const MutableView next = streams[i % 2];
+      backward_block<DY>(blocks_[i], dstream, saved.blocks_[i], next, inner);
+      observe(i, View(next));
+      dstream = next;
+    }
+    if (!dx.is_wanted()) return;
+    const View before = dx.adds() ? View(dx.view()) : View();
+    detail::residual_add<Scalar>("Stack::backward", 1, dstream, 1, before, dx.view());
+  }
+
+  /// Bytes of workspace with which forward_into and backward_into allocate nothing themselves, for x of this shape.
+  std::size_t workspace_bytes(const Shape& x) const {
+    std::size_t inner = final_norm_ ? final_norm_->workspace_bytes(x) : 0;
+    for (const Block& block : blocks_) inner = std::max(inner, block.workspace_bytes(x));
+    return 2 * Scratch::bytes<Scalar>(x.size()) + inner;
+  }
+
+  std::vector<Block>& blocks() noexcept { return blocks_; }
+  const std::vector<Block>& blocks() const noexcept { return blocks_; }
+  std::optional<N>& final_norm() noexcept { return final_norm_; }
+  const std::optional<N>& final_norm() const noexcept { return final_norm_; }
+
+  template <class Visit>
+  void visit_parameters(Visit& visit, const std::string& prefix) {
+    visit_each(*this, visit, prefix);
+  }
+  template <class Visit>
+  void visit_parameters(Visit& visit, const std::string& prefix) const {
+    visit_each(*this, visit, prefix);
+  }
+
+ private:
+  using View = TensorView<const Scalar>;
+  using MutableView = TensorView<Scalar>;
+
+  static void require_output(const View& x, const MutableView& y) {
+    require_same_shape("Stack::forward", "y", y.shape(), "x", x.shape());
+    require_same_order("Stack::forward", "y", y, "x", x);
+    require_no_overlap("Stack::forward", "y", y, "x", x);
+  }
+  static MutableView temporary(Scratch& scratch, const View& like) {
+    return {scratch.take<Scalar>(like.size()), like.shape(), like.order()};
+  }
+
+  // Blocks see maps of the caller's kind of tensor, as a sublayer of the caller's expects them.
+  template <class X>
+  static void forward_block(const Block& block, const View& x, const MutableView& y, const Context& context) {
+    block.forward_into(TraitsOf<X>::map(x), y, context);
+  }
+  template <class X>
+  static void forward_block(Block& block, const View& x, const MutableView& y, typename Block::Saved& saved,
+                            const Context& context) {
+    block.forward_into(TraitsOf<X>::map(x), y, saved, context);
+  }
+  template <class DY>
+  static void backward_block(Block& block, const View& dy, const typename Block::Saved& saved, const MutableView& dx,
+                             const Context& context) {
+    block.backward_into(TraitsOf<DY>::map(dy), saved, dx, context);
+  }
+
+  template <class Self, class Visit>
+  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
+    for (std::size_t i = 0; i < self.blocks_.size(); ++i) {
+      self.blocks_[i].visit_parameters(visit, prefix + "blocks." + std::to_string(i) + ".");
+    }
+    if (self.final_norm_) for_each_parameter(*self.final_norm_, visit, prefix + "final_norm.");
+  }
+
+  std::vector<Block> blocks_;
+  std::optional<N> final_norm_;
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "evenkeel/kernels/simd.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+template <class T>
+struct ResidualAddArgs {
+  const T* x;  ///< [rows, features], rows x_stride apart
+  const T* d;  ///< [rows, features], rows d_stride apart, or null: 0
+  T* s;        ///< [rows, features], rows s_stride apart; may be x or d
+  T alpha, lambda;
+  Index rows, features, x_stride, d_stride, s_stride;
+};
+
+/// alpha * x + lambda * d: the product of lambda is rounded, the sum is rounded once more. The one place where the
+/// residual sum is written down, so that every use of it gives the same bits.
+template <class Arch, class T>
+struct ResidualSum {
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  Batch alpha, lambda;
+
+  ResidualSum(T alpha_, T lambda_) noexcept : alpha(S::broadcast(alpha_)), lambda(S::broadcast(lambda_)) {}
+  Batch operator()(const Batch& x, const Batch& d) const noexcept { return S::fma(alpha, x, keep(lambda * d)); }
+};
+
+/// The sum of a residual connection: s = alpha * x + lambda * d.
+///
+/// Shapes    x, d, s [rows, features].
+/// Aliasing  s may be x, d or both; nothing else may overlap.
+/// Cost      x and d read once, s written once; no allocation.
+/// Errors    none: sizes are the caller's duty.
+template <class Arch = native, class T>
+[[gnu::flatten]] inline void residual_add(const ResidualAddArgs<T>& a) noexcept {
+  const ResidualSum<Arch, T> sum(a.alpha, a.lambda);
+  for (Index i = 0; i < a.rows; ++i) {
+    const T* x = a.x + i * a.x_stride;
+    const T* d = a.d ? a.d + i * a.d_stride : nullptr;
+    T* s = a.s + i * a.s_stride;
+    for_each_vector<Arch, T, accumulators>(a.features, [&](auto, Index j, auto lanes) {
+      const auto x_j = lanes.load(x + j);
+      lanes.store(s + j, d ? sum(x_j, lanes.load(d + j)) : sum.alpha * x_j);
+    });
+  }
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "evenkeel/detail/row_norm_layer.hpp"
+#include "evenkeel/ops/layer_norm.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+template <class Scalar>
+class LayerNorm;
+
+struct LayerNormSettings {
+  double eps = default_eps;
+  bool with_gamma = true;
+  bool with_beta = true;
+  std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
+};
+
+namespace detail {
+struct LayerNormLayerOp {
+  template <class Arch, class T, bool Scaled>
+  using Row = kernels::LayerNormRow<Arch, T, Scaled>;
+  template <class Scalar>
+  using Layer = LayerNorm<Scalar>;
+  static constexpr const char* name = "LayerNorm";
+  static constexpr const char* forward = "LayerNorm::forward";
+  static constexpr const char* backward = "LayerNorm::backward";
+};
+}  // namespace detail
+
+/// Layer normalization with learned gamma and beta: y = (x - mean) * rstd * gamma + beta.
+///
+/// gamma starts at 1, beta at 0. The mode is the overload: forward(x) is inference, forward(x, saved) is training.
+/// @code
+///   LayerNorm<float> norm(768);
+///   LayerNorm<float>::Saved saved;
+///   auto y = norm.forward(x, saved);       // x [..., 768]
+///   auto dx = norm.backward(dy, saved);    // adds to the gradients of norm.gamma() and norm.beta()
+/// @endcode
+///
+/// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma, beta [normalized_shape].
+/// Errors    throws std::invalid_argument as layer_norm_into and layer_norm_backward do; std::logic_error for a backward
+///           without a forward.
+/// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
+template <class Scalar>
+class LayerNorm : public detail::RowNormLayer<Scalar, detail::LayerNormLayerOp> {
+  using Base = detail::RowNormLayer<Scalar, detail::LayerNormLayerOp>;
+
+ public:
+  using Settings = LayerNormSettings;
+
+  explicit LayerNorm(const Shape& normalized_shape, const LayerNormSettings& settings = {})
+      : Base(normalized_shape, settings.eps, settings.axis) {
+    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(normalized_shape, Scalar(1));
+    if (settings.with_beta) this->beta_ = Parameter<Scalar>(normalized_shape, Scalar(0));
+  }
+
+  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
+  Parameter<Scalar>& beta() noexcept { return this->beta_; }
+  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
+  const Parameter<Scalar>& beta() const noexcept { return this->beta_; }
+
+ private:
+  friend Base;
+  LayerNorm make_fresh() const {
+    return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_});
+  }
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "evenkeel/detail/row_norm_layer.hpp"
+#include "evenkeel/ops/rms_norm.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+template <class Scalar>
+class RMSNorm;
+
+struct RMSNormSettings {
+  double eps = default_eps;
+  bool with_gamma = true;
+  std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
+};
+
+namespace detail {
+struct RMSNormLayerOp {
+  template <class Arch, class T, bool Scaled>
+  using Row = kernels::RMSNormRow<Arch, T, Scaled>;
+  template <class Scalar>
+  using Layer = RMSNorm<Scalar>;
+  static constexpr const char* name = "RMSNorm";
+  static constexpr const char* forward = "RMSNorm::forward";
+  static constexpr const char* backward = "RMSNorm::backward";
+};
+}  // namespace detail
+
+/// Root mean square normalization with a learned gamma, which starts at 1: y = x * rstd * gamma.
+///
+/// Used as LayerNorm is.
+///
+/// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma [normalized_shape].
+/// Errors    throws std::invalid_argument as rms_norm_into and rms_norm_backward do; std::logic_error for a backward
+///           without a forward.
+/// Source    Zhang, Sennrich 2019, arXiv:1910.07467; agrees with torch.nn.RMSNorm.
+template <class Scalar>
+class RMSNorm : public detail::RowNormLayer<Scalar, detail::RMSNormLayerOp> {
+  using Base = detail::RowNormLayer<Scalar, detail::RMSNormLayerOp>;
+
+ public:
+  using Settings = RMSNormSettings;
+
+  explicit RMSNorm(const Shape& normalized_shape, const RMSNormSettings& settings = {})
+      : Base(normalized_shape, settings.eps, settings.axis) {
+    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(normalized_shape, Scalar(1));
+  }
+
+  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
+  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
+
+ private:
+  friend Base;
+  RMSNorm make_fresh() const {
+    return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_});
+  }
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

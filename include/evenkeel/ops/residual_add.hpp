@@ -1,0 +1,65 @@
+#pragma once
+
+#include "evenkeel/detail/row_norm_op.hpp"
+#include "evenkeel/kernels/residual_add.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+namespace detail {
+
+/// A tensor as rows of contiguous elements, along whichever axis runs fastest.
+template <class Scalar>
+Rows elementwise_rows(const char* where, const char* name, const TensorView<const Scalar>& view) {
+  return contiguous_rows(where, name, view,
+                         Axes(view.order() == StorageOrder::row_major ? view.rank() - 1 : 0));
+}
+
+/// s = alpha * x + lambda * d, or alpha * x where d has no memory.
+template <class Scalar>
+void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x, double lambda,
+                  const TensorView<const Scalar>& d, const TensorView<Scalar>& s) {
+  const Rows in = elementwise_rows<Scalar>(where, "x", x), out = elementwise_rows<Scalar>(where, "s", s);
+  const Rows branch = d.data() ? elementwise_rows<Scalar>(where, "d", d) : Rows{};
+  kernels::residual_add(kernels::ResidualAddArgs<Scalar>{.x = x.data(),
+                                                         .d = d.data(),
+                                                         .s = s.data(),
+                                                         .alpha = static_cast<Scalar>(alpha),
+                                                         .lambda = static_cast<Scalar>(lambda),
+                                                         .rows = in.rows,
+                                                         .features = in.features,
+                                                         .x_stride = in.stride,
+                                                         .d_stride = branch.stride,
+                                                         .s_stride = out.stride});
+}
+
+}  // namespace detail
+
+/// The factors of a residual sum.
+struct ResidualScales {
+  double alpha = 1;   ///< of the skip path
+  double lambda = 1;  ///< of the branch
+};
+
+/// The sum of a residual connection: s = alpha * x + lambda * d.
+///
+/// Shapes    x, d, s alike, in the same storage order.
+/// Aliasing  s may be x or d, the identical view; any other overlap is an error.
+/// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match or
+///           memory overlaps.
+template <Tensor X, Tensor D, Tensor Y>
+void residual_add_into(const X& x, const D& d, Y&& s, const ResidualScales& scales = {}) {
+  const char* where = "residual_add_into";
+  const auto xv = const_view(x), dv = const_view(d);
+  const auto sv = tensor_view(s);
+  require_same_shape(where, "d", dv.shape(), "x", xv.shape());
+  require_same_shape(where, "s", sv.shape(), "x", xv.shape());
+  require_same_order(where, "d", dv, "x", xv);
+  require_same_order(where, "s", sv, "x", xv);
+  require_in_place_or_no_overlap(where, "s", sv, "x", xv);
+  require_in_place_or_no_overlap(where, "s", sv, "d", dv);
+  detail::residual_add<ScalarOf<X>>(where, scales.alpha, xv, scales.lambda, dv, sv);
+}
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

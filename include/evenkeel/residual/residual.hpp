@@ -1,0 +1,361 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/core/concepts.hpp"
+#include "evenkeel/core/parameter.hpp"
+#include "evenkeel/ops/residual_add.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// The four places of a residual sublayer where a norm can stand; where there is none, values pass unchanged.
+template <class Norm>
+struct ResidualNorms {
+  std::optional<Norm> in = {};      ///< of what F receives
+  std::optional<Norm> branch = {};  ///< of what F returns
+  std::optional<Norm> skip = {};    ///< of the skip path
+  std::optional<Norm> trunk = {};   ///< of the sum
+};
+
+/// The residual sublayer wrapper, one formula for every placement of the norm:
+///
+///   y = N_trunk(alpha * N_skip(x) + lambda * N_branch(F(N_in(x))))
+///
+/// Blocks such as PreNorm and PostNorm are names for settings of it, and can be stored as a Residual. The forward is
+/// two halves, enter(x), what F receives, and leave(x, f), the new stream; the backward is their mirror.
+/// @code
+///   Residual<LayerNorm<float>, FeedForward<float>> block(FeedForward<float>(256, 1024), {.in = LayerNorm<float>(256)});
+///   Residual<LayerNorm<float>, FeedForward<float>>::Saved saved;
+///   auto y = block.forward(x, saved);
+///   auto dx = block.backward(dy, saved);
+/// @endcode
+///
+/// Shapes    x, y, and F's input and output alike, in one storage order.
+/// Errors    throws std::invalid_argument if alpha or lambda is not finite, F's output has another shape than its
+///           input, or a norm or F does; std::logic_error for a backward without a forward.
+/// Source    He et al. 2015, arXiv:1512.03385; placements: Xiong et al. 2020, arXiv:2002.04745, and see blocks/.
+template <Norm N, class F>
+class Residual {
+ public:
+  using Scalar = typename N::Scalar;
+  using NormType = N;
+  using SublayerType = F;
+
+  /// What a training forward keeps. It views x, which has to live unchanged until backward, and owns every intermediate
+  /// tensor once. Used again for the same shape it allocates nothing. Move-only.
+  class Saved {
+   public:
+    Saved() = default;
+    Saved(Saved&&) noexcept = default;
+    Saved& operator=(Saved&&) noexcept = default;
+
+   private:
+    friend class Residual;
+    Shape shape_;
+    StorageOrder order_ = StorageOrder::row_major;
+    typename N::Saved in_, branch_, skip_, trunk_;
+    typename F::Saved sublayer_;
+    std::vector<Scalar> entered_;  // N_in(x), which F's Saved may view
+    std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
+    std::vector<Scalar> sum_;  // what N_trunk reads again
+  };
+
+  explicit Residual(F sublayer, ResidualNorms<N> norms = {}, const ResidualScales& scales = {})
+      : sublayer_(std::move(sublayer)), norms_(std::move(norms)), scales_(scales) {
+    require_finite("alpha", scales.alpha);
+    require_finite("lambda", scales.lambda);
+  }
+
+  /// Inference: nothing is kept, and many threads may call it at once, if F allows it.
+  template <Tensor X>
+  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
+    auto y = make_like(x);
+    forward_into(x, y, context);
+    return y;
+  }
+  /// Training: `saved` keeps what backward takes.
+  template <Tensor X>
+  OwnedOf<X> forward(const X& x, Saved& saved, const Context& context = {}) {
+    auto y = make_like(x);
+    forward_into(x, y, saved, context);
+    return y;
+  }
+  /// The gradient at x. Adds to the gradients of parameters.
+  template <Tensor DY>
+  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
+    auto dx = make_like(dy);
+    backward_into(dy, saved, dx, context);
+    return dx;
+  }
+
+  template <Tensor X, Tensor Y>
+  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
+    const View x = const_view(x_tensor);
+    const MutableView y = tensor_view(y_tensor);
+    require_output(x, y);
+    Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
+    View entered = x;
+    if (norms_.in) {
+      const MutableView place = temporary(scratch, x);
+      norms_.in->forward_into(x, place, scratch.rest(context));
+      entered = place;
+    }
+    const MutableView returned = norms_.branch ? temporary(scratch, x) : y;
+    if constexpr (IntoSublayer<F, Scalar>) {
+      sublayer_.forward_into(entered, returned, scratch.rest(context));
+      leave_into(x, returned, y, nullptr, scratch, context);
+    } else {
+      const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), scratch.rest(context));
+      leave_into(x, require_returned(const_view(f), x), y, nullptr, scratch, context);
+    }
+  }
+
+  template <Tensor X, Tensor Y>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+    const View x = const_view(x_tensor);
+    const MutableView y = tensor_view(y_tensor);
+    require_output(x, y);
+    Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
+    const View entered = enter_view(x, saved, scratch.rest(context));
+    const MutableView returned = norms_.branch ? kept(saved.returned_, x) : norms_.trunk ? kept(saved.sum_, x) : y;
+    if constexpr (IntoSublayer<F, Scalar>) {
+      sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
+      leave_into(x, returned, y, &saved, scratch, context);
+    } else {
+      const OwnedOf<X> f =
+          detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_, scratch.rest(context));
+      leave_into(x, require_returned(const_view(f), x), y, &saved, scratch, context);
+    }
+    saved.shape_ = x.shape();
+    saved.order_ = x.order();
+  }
+
+  template <Tensor DY>
+  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx,
+                     const Context& context = {}) {
+    const View dy = const_view(dy_tensor);
+    require_backward(dy, saved);
+    Scratch scratch("Residual::backward", context, workspace_bytes(dy.shape()));
+    const MutableView df = temporary(scratch, dy);
+    leave_backward_into(dy, saved, df, dx, scratch, context);
+    if constexpr (IntoSublayer<F, Scalar>) {
+      const MutableView da = temporary(scratch, dy);
+      sublayer_.backward_into(df, saved.sublayer_, da, scratch.rest(context));
+      enter_backward_into(da, saved, dx, scratch.rest(context));
+    } else {
+      const OwnedOf<DY> da =
+          detail::backward_of(sublayer_, TraitsOf<DY>::map(df), saved.sublayer_, scratch.rest(context));
+      enter_backward_into(require_returned(const_view(da), dy), saved, dx, scratch.rest(context));
+    }
+  }
+
+  /// The first half: what F receives, N_in(x).
+  template <Tensor X>
+  OwnedOf<X> enter(const X& x, const Context& context = {}) const {
+    auto entered = make_like(x);
+    if (norms_.in) {
+      norms_.in->forward_into(x, entered, context);
+    } else {
+      copy(const_view(x), tensor_view(entered));
+    }
+    return entered;
+  }
+  /// The same in training: a view of x, or of what `saved` now owns.
+  template <Tensor X>
+  ConstMapOf<X> enter(const X& x, Saved& saved, const Context& context = {}) {
+    const View view = const_view(x);
+    const View entered = enter_view(view, saved, context);
+    saved.shape_ = view.shape();
+    saved.order_ = view.order();
+    return TraitsOf<X>::map(entered);
+  }
+
+  /// The second half: the new stream, from x and what F has returned.
+  template <Tensor X, Tensor FX>
+  OwnedOf<X> leave(const X& x, const FX& f, const Context& context = {}) const {
+    auto y = make_like(x);
+    Scratch scratch("Residual::leave", context, workspace_bytes(const_view(x).shape()));
+    leave_into(const_view(x), require_returned(const_view(f), const_view(x)), tensor_view(y), nullptr, scratch,
+               context);
+    return y;
+  }
+  /// The same in training.
+  template <Tensor X, Tensor FX>
+  OwnedOf<X> leave(const X& x, const FX& f, Saved& saved, const Context& context = {}) {
+    auto y = make_like(x);
+    const View returned = require_returned(const_view(f), const_view(x));
+    Scratch scratch("Residual::leave", context, workspace_bytes(const_view(x).shape()));
+    leave_into(const_view(x), returned, tensor_view(y), &saved, scratch, context);
+    return y;
+  }
+
+  /// The mirror of leave: the gradient at F's output; writes the skip path's share of the gradient at x to dx.
+  template <Tensor DY>
+  OwnedOf<DY> leave_backward(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx,
+                             const Context& context = {}) {
+    require_backward(const_view(dy), saved);
+    auto df = make_like(dy);
+    Scratch scratch("Residual::leave_backward", context, workspace_bytes(const_view(dy).shape()));
+    leave_backward_into(const_view(dy), saved, tensor_view(df), dx, scratch, context);
+    return df;
+  }
+  /// The mirror of enter: adds to dx the branch's share, from the gradient at what F has received.
+  template <Tensor DA>
+  void enter_backward(const DA& da, const Saved& saved, const TensorGradient<Scalar>& dx,
+                      const Context& context = {}) {
+    require_backward(const_view(da), saved);
+    enter_backward_into(const_view(da), saved, dx, context);
+  }
+
+  /// Bytes of workspace with which forward_into and backward_into allocate nothing themselves, for x of this shape.
+  std::size_t workspace_bytes(const Shape& x) const {
+    std::size_t inner = 0;
+    for (const auto* norm : {&norms_.in, &norms_.branch, &norms_.skip, &norms_.trunk}) {
+      if (*norm) inner = std::max(inner, (*norm)->workspace_bytes(x));
+    }
+    if constexpr (IntoSublayer<F, Scalar>) inner = std::max(inner, sublayer_.workspace_bytes(x));
+    return most_temporaries * Scratch::bytes<Scalar>(x.size()) + inner;
+  }
+
+  F& sublayer() noexcept { return sublayer_; }
+  const F& sublayer() const noexcept { return sublayer_; }
+  ResidualNorms<N>& norms() noexcept { return norms_; }
+  const ResidualNorms<N>& norms() const noexcept { return norms_; }
+  const ResidualScales& scales() const noexcept { return scales_; }
+
+  template <class Visit>
+  void visit_parameters(Visit& visit, const std::string& prefix) {
+    visit_each(*this, visit, prefix);
+  }
+  template <class Visit>
+  void visit_parameters(Visit& visit, const std::string& prefix) const {
+    visit_each(*this, visit, prefix);
+  }
+
+ private:
+  using View = TensorView<const Scalar>;
+  using MutableView = TensorView<Scalar>;
+
+  /// Of one call: inference takes N_in(x), F(x), N_skip(x) and the sum; backward df, da, and the gradient of the sum.
+  static constexpr std::size_t most_temporaries = 4;
+
+  static void require_finite(const char* name, double value) {
+    if (std::abs(value) <= std::numeric_limits<double>::max()) return;
+    raise_invalid_argument("Residual", std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
+  }
+  static void require_output(const View& x, const MutableView& y) {
+    require_same_shape("Residual::forward", "y", y.shape(), "x", x.shape());
+    require_same_order("Residual::forward", "y", y, "x", x);
+    require_no_overlap("Residual::forward", "y", y, "x", x);
+  }
+  static View require_returned(const View& f, const View& x) {
+    require_same_shape("Residual", "what the sublayer returned", f.shape(), "what it was given", x.shape());
+    require_same_order("Residual", "what the sublayer returned", f, "what it was given", x);
+    return f;
+  }
+  static void require_backward(const View& dy, const Saved& saved) {
+    if (saved.shape_.rank() == 0) {
+      raise_logic_error("Residual::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
+    }
+    require_same_shape("Residual::backward", "dy", dy.shape(), "the x that was saved", saved.shape_);
+    require_same_order("Residual::backward", "dy", dy, "the x that was saved",
+                       View(nullptr, saved.shape_, saved.order_));
+  }
+
+  static MutableView temporary(Scratch& scratch, const View& like) {
+    return {scratch.take<Scalar>(like.size()), like.shape(), like.order()};
+  }
+  static MutableView kept(std::vector<Scalar>& memory, const View& like) {
+    memory.resize(static_cast<std::size_t>(like.size()));
+    return {memory.data(), like.shape(), like.order()};
+  }
+  static void copy(const View& from, const MutableView& to) {
+    detail::residual_add<Scalar>("Residual", 1, from, 0, {}, to);
+  }
+  static void apply(const N& norm, const View& x, const MutableView& y, typename N::Saved* saved,
+                    const Context& context) {
+    saved ? norm.forward_into(x, y, *saved, context) : norm.forward_into(x, y, context);
+  }
+
+  View enter_view(const View& x, Saved& saved, const Context& context) {
+    if (!norms_.in) return x;
+    const MutableView entered = kept(saved.entered_, x);
+    norms_.in->forward_into(x, entered, saved.in_, context);
+    return entered;
+  }
+
+  /// f may be y or, in training, what `saved` keeps of it.
+  void leave_into(const View& x, View f, const MutableView& y, Saved* saved, Scratch& scratch,
+                  const Context& context) const {
+    const MutableView sum = !norms_.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
+    if (norms_.branch) {
+      if (saved && f.data() != saved->returned_.data()) {
+        copy(f, kept(saved->returned_, x));
+        f = kept(saved->returned_, x);
+      }
+      apply(*norms_.branch, f, sum, saved ? &saved->branch_ : nullptr, scratch.rest(context));
+      f = sum;
+    }
+    View skip = x;
+    if (norms_.skip) {
+      const MutableView normalized = temporary(scratch, x);
+      apply(*norms_.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
+      skip = normalized;
+    }
+    detail::residual_add<Scalar>("Residual::leave", scales_.alpha, skip, scales_.lambda, f, sum);
+    if (norms_.trunk) apply(*norms_.trunk, sum, y, saved ? &saved->trunk_ : nullptr, scratch.rest(context));
+  }
+
+  void leave_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,
+                           Scratch& scratch, const Context& context) {
+    View dsum = dy;
+    if (norms_.trunk) {
+      const MutableView place = temporary(scratch, dy);
+      norms_.trunk->backward_into(dy, saved.trunk_, place, scratch.rest(context));
+      dsum = place;
+    }
+    if (norms_.skip) {
+      detail::residual_add<Scalar>("Residual::backward", scales_.alpha, dsum, 0, {}, df);
+      norms_.skip->backward_into(df, saved.skip_, dx, scratch.rest(context));
+    } else if (dx.is_wanted()) {
+      const View before = dx.adds() ? View(dx.view()) : View();
+      detail::residual_add<Scalar>("Residual::backward", scales_.alpha, dsum, 1, before, dx.view());
+    }
+    detail::residual_add<Scalar>("Residual::backward", scales_.lambda, dsum, 0, {}, df);
+    if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
+  }
+
+  void enter_backward_into(const View& da, const Saved& saved, const TensorGradient<Scalar>& dx,
+                           const Context& context) {
+    if (norms_.in) {
+      norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, context);
+    } else if (dx.is_wanted()) {
+      detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), 1, da, dx.view());
+    }
+  }
+
+  template <class Self, class Visit>
+  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
+    const auto visit_norm = [&](auto& norm, const char* name) {
+      if (norm) for_each_parameter(*norm, visit, prefix + name);
+    };
+    visit_norm(self.norms_.in, "norm_in.");
+    for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
+    visit_norm(self.norms_.branch, "norm_branch.");
+    visit_norm(self.norms_.skip, "norm_skip.");
+    visit_norm(self.norms_.trunk, "norm_trunk.");
+  }
+
+  F sublayer_;
+  ResidualNorms<N> norms_;
+  ResidualScales scales_;
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "evenkeel/sublayers/activation.hpp"
+#include "evenkeel/sublayers/linear.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+struct FeedForwardSettings {
+  Activation activation = Activation::gelu;
+  bool with_bias = true;
+};
+
+/// The feed-forward sublayer of a transformer: y = down(activation(up(x))).
+///
+/// Shapes    x, y [..., d_model], contiguous along the last axis; up is Linear(d_model, d_ff), down
+///           Linear(d_ff, d_model).
+/// Errors    as Linear.
+/// Source    Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
+template <class S>
+class FeedForward {
+ public:
+  using Scalar = S;
+
+  /// A view of x, and the hidden layer before and after its activation: 2 * rows * d_ff numbers. Used again for the
+  /// same shape it allocates nothing. Move-only.
+  class Saved {
+   public:
+    Saved() = default;
+    Saved(Saved&&) noexcept = default;
+    Saved& operator=(Saved&&) noexcept = default;
+
+   private:
+    friend class FeedForward;
+    typename Linear<Scalar>::Saved up_, down_;
+    std::vector<Scalar> hidden_, activated_;
+  };
+
+  FeedForward(Index d_model, Index d_ff, const FeedForwardSettings& settings = {})
+      : activation_(settings.activation),
+        up_(d_model, d_ff, settings.with_bias),
+        down_(d_ff, d_model, settings.with_bias) {}
+
+  template <Tensor X>
+  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
+    auto y = make_like(x);
+    forward_into(x, y, context);
+    return y;
+  }
+  template <Tensor X>
+  OwnedOf<X> forward(const X& x, Saved& saved, const Context& context = {}) const {
+    auto y = make_like(x);
+    forward_into(x, y, saved, context);
+    return y;
+  }
+  /// The gradient at x. Adds to the gradients of parameters.
+  template <Tensor DY>
+  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
+    auto dx = make_like(dy);
+    backward_into(dy, saved, dx, context);
+    return dx;
+  }
+
+  template <Tensor X, Tensor Y>
+  void forward_into(const X& x, Y&& y, const Context& context = {}) const {
+    require_shapes("FeedForward::forward", const_view(x), "y", tensor_view(y).shape());
+    const Shape hidden_shape = detail::with_last(const_view(x).shape(), up_.out_features());
+    Scratch scratch("FeedForward::forward", context, workspace_bytes(const_view(x).shape()));
+    const TensorView<Scalar> hidden(scratch.take<Scalar>(hidden_shape.size()), hidden_shape);
+    up_.forward_into(x, hidden);
+    activate<Scalar>(activation_, hidden.data(), hidden.data(), hidden.size());
+    down_.forward_into(hidden, y);
+  }
+  template <Tensor X, Tensor Y>
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) const {
+    require_shapes("FeedForward::forward", const_view(x), "y", tensor_view(y).shape());
+    const Shape hidden_shape = detail::with_last(const_view(x).shape(), up_.out_features());
+    saved.hidden_.resize(static_cast<std::size_t>(hidden_shape.size()));
+    saved.activated_.resize(saved.hidden_.size());
+    const TensorView<Scalar> hidden(saved.hidden_.data(), hidden_shape);
+    const TensorView<Scalar> activated(saved.activated_.data(), hidden_shape);
+    up_.forward_into(x, hidden, saved.up_);
+    activate<Scalar>(activation_, hidden.data(), activated.data(), hidden.size());
+    down_.forward_into(activated, y, saved.down_);
+  }
+  template <Tensor DY>
+  void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
+    const char* where = "FeedForward::backward";
+    if (saved.hidden_.empty() && const_view(dy).size() > 0) {
+      raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
+    }
+    const Shape hidden_shape = detail::with_last(const_view(dy).shape(), up_.out_features());
+    Scratch scratch(where, context, workspace_bytes(const_view(dy).shape()));
+    const TensorView<Scalar> dhidden(scratch.take<Scalar>(hidden_shape.size()), hidden_shape);
+    down_.backward_into(dy, saved.down_, dhidden);
+    activate_backward<Scalar>(activation_, dhidden.data(), saved.hidden_.data(), dhidden.data(), dhidden.size());
+    up_.backward_into(dhidden, saved.up_, dx);
+  }
+
+  /// Bytes of workspace with which nothing is allocated: one hidden layer, and what Eigen's matrix products pack into
+  /// is not counted.
+  std::size_t workspace_bytes(const Shape& x) const {
+    return Scratch::bytes<Scalar>(detail::with_last(x, up_.out_features()).size());
+  }
+
+  Linear<Scalar>& up() noexcept { return up_; }
+  Linear<Scalar>& down() noexcept { return down_; }
+  const Linear<Scalar>& up() const noexcept { return up_; }
+  const Linear<Scalar>& down() const noexcept { return down_; }
+
+  template <class Visit>
+  void visit_parameters(Visit& visit, const std::string& prefix) {
+    visit_each(*this, visit, prefix);
+  }
+  template <class Visit>
+  void visit_parameters(Visit& visit, const std::string& prefix) const {
+    visit_each(*this, visit, prefix);
+  }
+
+ private:
+  void require_shapes(const char* where, const TensorView<const Scalar>& x, const char* name, const Shape& y) const {
+    require_same_shape(where, "x", x.shape(), "the input", detail::with_last(x.shape(), up_.in_features()));
+    require_same_shape(where, name, y, "x", x.shape());
+  }
+
+  template <class Self, class Visit>
+  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
+    self.up_.visit_parameters(visit, prefix + "up.");
+    self.down_.visit_parameters(visit, prefix + "down.");
+  }
+
+  Activation activation_;
+  Linear<Scalar> up_, down_;
+};
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
