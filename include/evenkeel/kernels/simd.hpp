@@ -89,7 +89,21 @@ struct Simd {
   static Batch broadcast(T value) noexcept { return Batch(value); }
   static Batch load(const T* p) noexcept { return Batch::load_unaligned(p); }
   static void store(T* p, const Batch& v) noexcept { v.store_unaligned(p); }
-  static Batch fma(const Batch& a, const Batch& b, const Batch& c) noexcept { return xsimd::fma(a, b, c); }
+  /// a * b + c; rounded once where the instruction set has it.
+  static Batch fma(const Batch& a, const Batch& b, const Batch& c) noexcept {
+#if defined(__AVX512F__)
+    // xsimd 8.1 has no AVX-512 form of it, and multiplies and adds.
+    if constexpr (sizeof(Batch) == 64 && sizeof(T) == 4) {
+      return Batch(_mm512_fmadd_ps(a, b, c));
+    } else if constexpr (sizeof(Batch) == 64 && sizeof(T) == 8) {
+      return Batch(_mm512_fmadd_pd(a, b, c));
+    } else {
+      return xsimd::fma(a, b, c);
+    }
+#else
+    return xsimd::fma(a, b, c);
+#endif
+  }
 
   static T sum(const Batch& v) noexcept {
 #if defined(__AVX512F__)

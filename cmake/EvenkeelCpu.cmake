@@ -1,0 +1,16 @@
+# evenkeel_cpu_runs(<result> [<flag>...]): can this machine run code compiled with these flags (-mavx2, -mfma, ...)?
+include(CheckCXXSourceRuns)
+
+function(evenkeel_cpu_runs result)
+  set(features ${ARGN})
+  list(FILTER features INCLUDE REGEX "^-m(avx|fma|sse)")
+  list(TRANSFORM features REPLACE "^-m(.+)$" "__builtin_cpu_supports(\"\\1\")")
+  if(features)
+    list(JOIN features " && " condition)
+    string(MAKE_C_IDENTIFIER "EVENKEEL_CPU_RUNS${ARGN}" check)
+    check_cxx_source_runs("int main() { return (${condition}) ? 0 : 1; }" ${check})
+    set(${result} ${${check}} PARENT_SCOPE)
+  else()
+    set(${result} ON PARENT_SCOPE)
+  endif()
+endfunction()
