@@ -51,83 +51,63 @@ struct Deviation {
   }
 };
 
-/// A value near the mean of scale * x, around which sums of squares do not cancel: the mean of four vectors spread
-/// over the row. Spread, so that rows with a trend have it near their mean too; a power-of-two count of whole vectors,
-/// so that it is exact for a constant row.
-template <class Arch, class T>
-inline T sample_mean(const T* x, Index n, T scale) noexcept {
-  using S = Simd<Arch, T>;
-  const auto s = S::broadcast(scale);
-  if (n < S::width) return S::sum(S::load_first(x, n, S::broadcast(T(0))) * s) / static_cast<T>(n);
-  const Index last = n - S::width;
-  const auto ends = S::load(x) * s + S::load(x + last) * s;
-  const auto middle = S::load(x + last / 3) * s + S::load(x + last - last / 3) * s;
-  return S::sum(ends + middle) * (T(1) / static_cast<T>(4 * S::width));
-}
-
-/// Moments of scale * x around `shift`: mean - shift, and the (biased) variance.
+/// What one pass over a row measures: the means of x and of x squared.
 template <class T>
-struct ShiftedMoments {
-  T shift;
-  Wide<T> offset, var;
-  Wide<T> mean_square;  ///< of scale * x - shift: not var, which may be the small difference of large numbers
+struct Moments {
+  Wide<T> mean = 0, square = 0;
 };
 
-/// Sums of a row's deviations from a shift, and of their squares.
-template <class Arch, class T, bool Scaled>
-class DeviationSums {
+/// The sums of a row and of its squares over the blocks of columns that have been merged.
+template <class T>
+struct MomentSums {
+  WideSum<T> sum, square;
+  Moments<T> moments(Wide<T> inv_n) const noexcept { return {sum.value() * inv_n, square.value() * inv_n}; }
+};
+
+/// The same in vectors, over one block of columns; without the sum where the mean is not wanted.
+template <class Arch, class T, bool WithMean>
+class PowerSums {
  public:
   using S = Simd<Arch, T>;
   using Batch = typename S::Batch;
 
-  DeviationSums(T scale, T shift) noexcept
-      : deviation_(scale, shift), padding_(S::broadcast(shift / scale)), shift_(shift) {
-    clear();
+  PowerSums() noexcept {
+    for (int k = 0; k < accumulators; ++k) sum_[k] = square_[k] = S::broadcast(T(0));
   }
-  template <class K, class Lanes>
-  void add(K k, const T* x, Lanes lanes) noexcept {
-    const Batch d = deviation_(lanes.load(x, padding_));
-    sum_[k] = sum_[k] + d;
-    square_[k] = S::fma(d, d, square_[k]);
+  template <class K>
+  void add(K k, const Batch& x) noexcept {
+    if constexpr (WithMean) sum_[k] = sum_[k] + x;
+    square_[k] = S::fma(x, x, square_[k]);
   }
-  /// Empties the vectors into the totals.
-  void merge() noexcept {
-    total_.add(S::sum(sum_[0] + sum_[1]));
-    square_total_.add(S::sum(square_[0] + square_[1]));
-    clear();
-  }
-  ShiftedMoments<T> moments(Wide<T> inv_n) const noexcept {
-    const Wide<T> offset = total_.value() * inv_n, mean_square = square_total_.value() * inv_n;
-    return {shift_, offset, mean_square - offset * offset, mean_square};
+  void merge_into(MomentSums<T>& sums) const noexcept {
+    if constexpr (WithMean) sums.sum.add(S::sum(sum_[0] + sum_[1]));
+    sums.square.add(S::sum(square_[0] + square_[1]));
   }
 
  private:
-  void clear() noexcept {
-    for (int k = 0; k < accumulators; ++k) sum_[k] = square_[k] = S::broadcast(T(0));
-  }
-  Deviation<Arch, T, Scaled> deviation_;
-  Batch padding_, sum_[accumulators], square_[accumulators];
-  T shift_;
-  WideSum<T> total_, square_total_;
+  Batch sum_[accumulators], square_[accumulators];
 };
 
+/// Moments of x * scale - shift.
 template <class Arch, bool Scaled, class T>
-inline ShiftedMoments<T> moments_around(const T* x, Index n, Wide<T> inv_n, T scale, T shift) noexcept {
-  DeviationSums<Arch, T, Scaled> sums(scale, shift);
-  for_each_block<Arch, T>(
-      n, [&](auto k, Index j, auto lanes) { sums.add(k, x + j, lanes); }, [&] { sums.merge(); });
-  return sums.moments(inv_n);
+inline Moments<T> moments_around(const T* x, Index n, T scale, T shift) noexcept {
+  const Deviation<Arch, T, Scaled> deviation(scale, shift);
+  const auto padding = Simd<Arch, T>::broadcast(shift / scale);
+  MomentSums<T> sums;
+  for (Index start = 0; start < n; start += block_columns<Arch, T>) {
+    PowerSums<Arch, T, true> block;
+    for_each_vector<Arch, T, accumulators>(
+        std::min(n - start, block_columns<Arch, T>),
+        [&](auto k, Index j, auto lanes) { block.add(k, deviation(lanes.load(x + start + j, padding))); });
+    block.merge_into(sums);
+  }
+  // Divided, not multiplied by 1 / n: the deviations of a constant row, all alike, have exactly themselves as mean.
+  return {sums.sum.value() / static_cast<Wide<T>>(n), sums.square.value() / static_cast<Wide<T>>(n)};
 }
 
 template <class T>
-inline T shifted_mean(const ShiftedMoments<T>& m) noexcept {
-  return static_cast<T>(m.shift + m.offset);
-}
-
-/// The variance is at least half of the mean square, so that their difference has cost it one bit at most.
-template <class T>
-inline bool is_centred(const ShiftedMoments<T>& m) noexcept {
-  return m.offset * m.offset <= m.var;
+inline Wide<T> variance(const Moments<T>& m) noexcept {
+  return m.square - m.mean * m.mean;
 }
 
 /// 1 / sqrt(square + eps) of a row whose values were multiplied by `scale`.
@@ -138,11 +118,12 @@ inline T reciprocal_root(Wide<T> square, double eps, T scale) noexcept {
   return static_cast<T>(std::min<Wide<T>>(scale / std::sqrt(radicand), std::numeric_limits<T>::max()));
 }
 
+/// Statistics of x from the moments of x * scale - shift.
 template <class T>
-inline RowStatistics<T> statistics_of(const ShiftedMoments<T>& m, double eps, T scale) noexcept {
-  const Wide<T> shift = m.shift / Wide<T>(scale), offset = m.offset / scale;
+inline RowStatistics<T> statistics_of(const Moments<T>& m, double eps, T scale, T scaled_shift) noexcept {
+  const Wide<T> shift = scaled_shift / Wide<T>(scale), offset = m.mean / scale;
   const T mean = keep(static_cast<T>(shift + offset));
-  return {mean, static_cast<T>(keep(shift - mean) + offset), reciprocal_root<T>(m.var, eps, scale)};
+  return {mean, static_cast<T>(keep(shift - mean) + offset), reciprocal_root<T>(variance(m), eps, scale)};
 }
 
 template <class T>
@@ -157,80 +138,49 @@ inline T rescue_scale(Wide<T> square) noexcept {
   return square < 1 ? OrdinaryRange<T>::scale_up : OrdinaryRange<T>::scale_down;
 }
 
-/// Statistics of a row for which the sampled shift was too far off, or whose squares leave the type's range.
+/// Statistics of a row whose mean is large against its spread, or whose squares leave the type's range.
 template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline RowStatistics<T> layer_statistics_again(const T* x, Index n, Wide<T> inv_n,
-                                                                               double eps,
-                                                                               const ShiftedMoments<T>& first) noexcept {
-  const auto m = moments_around<Arch, false>(x, n, inv_n, T(1), shifted_mean(first));
-  if (is_ordinary<T>(m.mean_square, m.var + eps)) return statistics_of(m, eps, T(1));
-  const T scale = rescue_scale<T>(m.mean_square);
-  const auto scaled = moments_around<Arch, true>(x, n, inv_n, scale, sample_mean<Arch>(x, n, scale));
-  return statistics_of(moments_around<Arch, true>(x, n, inv_n, scale, shifted_mean(scaled)), eps, scale);
+[[gnu::noinline, gnu::flatten]] inline RowStatistics<T> layer_statistics_again(const T* x, Index n, double eps,
+                                                                               const Moments<T>& first) noexcept {
+  const T shift = static_cast<T>(first.mean);
+  const auto m = moments_around<Arch, false>(x, n, T(1), shift);
+  if (is_ordinary<T>(m.square, variance(m) + eps)) return statistics_of(m, eps, T(1), shift);
+  const T scale = rescue_scale<T>(m.square);
+  const T scaled_shift = static_cast<T>(moments_around<Arch, true>(x, n, scale, T(0)).mean);
+  return statistics_of(moments_around<Arch, true>(x, n, scale, scaled_shift), eps, scale, scaled_shift);
 }
 
-/// Mean (two-part) and rstd of x[0 .. n) from its moments around sample_mean(x, n, 1); inv_n = 1 / n.
+/// Mean (two-part) and rstd of x[0 .. n) from its moments.
 ///
-/// One pass around the sampled mean does for nearly every row; otherwise the same pass is taken again around the mean
-/// it has found. (Around that from the start would be two passes for every row.)
+/// They are accurate if the variance is at least half of the mean square, whose difference it is: in nearly every row
+/// of activations. Otherwise the pass is taken again around the mean that it has found.
 ///
 /// Numerics  var within a few ulp for every row whose spread is between 1e-38 and the largest float.
-/// Cost      nothing more is read; x once more where the sampled shift is off, thrice where squares leave the range.
+/// Cost      nothing more is read; x once more where the mean is large, thrice where squares leave the type's range.
 /// Source    shifted data algorithm; Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
 template <class Arch, class T>
-inline RowStatistics<T> layer_statistics(const ShiftedMoments<T>& m, const T* x, Index n, Wide<T> inv_n,
-                                         double eps) noexcept {
-  if (is_centred(m) && is_ordinary<T>(m.mean_square, m.var + eps)) return statistics_of(m, eps, T(1));
-  return layer_statistics_again<Arch>(x, n, inv_n, eps, m);
+inline RowStatistics<T> layer_statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+  const Wide<T> var = variance(m);
+  if (m.mean * m.mean <= var && is_ordinary<T>(m.square, var + eps)) return statistics_of(m, eps, T(1), T(0));
+  return layer_statistics_again<Arch>(x, n, eps, m);
 }
-
-/// Sum of the squares of a row.
-template <class Arch, class T, bool Scaled>
-class SquareSums {
- public:
-  using S = Simd<Arch, T>;
-  using Batch = typename S::Batch;
-
-  /// (The shift is there for the sake of one signature; squares are taken as they are.)
-  SquareSums(T scale, T) noexcept : scale_(S::broadcast(scale)) { clear(); }
-  template <class K, class Lanes>
-  void add(K k, const T* x, Lanes lanes) noexcept {
-    const Batch v = Scaled ? keep(lanes.load(x) * scale_) : lanes.load(x);
-    square_[k] = S::fma(v, v, square_[k]);
-  }
-  void merge() noexcept {
-    total_.add(S::sum(square_[0] + square_[1]));
-    clear();
-  }
-  Wide<T> moments(Wide<T> inv_n) const noexcept { return total_.value() * inv_n; }
-
- private:
-  void clear() noexcept {
-    for (int k = 0; k < accumulators; ++k) square_[k] = S::broadcast(T(0));
-  }
-  Batch scale_, square_[accumulators];
-  WideSum<T> total_;
-};
 
 /// 1 / sqrt(mean(x^2) + eps) of a row whose squares leave the type's range.
 template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const T* x, Index n, Wide<T> inv_n, double eps,
-                                                              Wide<T> first) noexcept {
-  const T scale = rescue_scale<T>(first);
-  SquareSums<Arch, T, true> sums(scale, T(0));
-  for_each_block<Arch, T>(
-      n, [&](auto k, Index j, auto lanes) { sums.add(k, x + j, lanes); }, [&] { sums.merge(); });
-  return reciprocal_root<T>(sums.moments(inv_n), eps, scale);
+[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const T* x, Index n, double eps,
+                                                              const Moments<T>& first) noexcept {
+  const T scale = rescue_scale<T>(first.square);
+  return reciprocal_root<T>(moments_around<Arch, true>(x, n, scale, T(0)).square, eps, scale);
 }
 
-/// 1 / sqrt(mean(x^2) + eps) of x[0 .. n) from its mean square; inv_n = 1 / n.
+/// 1 / sqrt(mean(x^2) + eps) of x[0 .. n) from its moments.
 ///
 /// Numerics  as layer_statistics.
 /// Cost      nothing more is read; x once more where squares leave the type's range.
 template <class Arch, class T>
-inline T reciprocal_rms(Wide<T> square, const T* x, Index n, Wide<T> inv_n, double eps) noexcept {
-  if (is_ordinary<T>(square, square + eps)) return reciprocal_root<T>(square, eps, T(1));
-  return reciprocal_rms_again<Arch>(x, n, inv_n, eps, square);
+inline T reciprocal_rms(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+  if (is_ordinary<T>(m.square, m.square + eps)) return reciprocal_root<T>(m.square, eps, T(1));
+  return reciprocal_rms_again<Arch>(x, n, eps, m);
 }
 
 }  // namespace kernels

@@ -44,11 +44,8 @@ struct LayerNormRow {
   Deviation<Arch, T, Scaled> deviation;
   Batch gain, offset;
 
-  using Sums = DeviationSums<Arch, T, false>;
-  using Moments = ShiftedMoments<T>;
-  static T shift(const T* x, Index n) noexcept { return sample_mean<Arch>(x, n, T(1)); }
-  static RowStatistics<T> statistics(const Moments& m, const T* x, Index n, Wide<T> inv_n, double eps) noexcept {
-    return layer_statistics<Arch>(m, x, n, inv_n, eps);
+  static RowStatistics<T> statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+    return layer_statistics<Arch>(m, x, n, eps);
   }
   explicit LayerNormRow(const RowStatistics<T>& row) noexcept
       : LayerNormRow(row, Scaled ? power_of_two_below(row.rstd) : T(1)) {}
@@ -76,11 +73,8 @@ struct RMSNormRow {
 
   Batch rstd;
 
-  using Sums = SquareSums<Arch, T, false>;
-  using Moments = Wide<T>;
-  static T shift(const T*, Index) noexcept { return 0; }
-  static RowStatistics<T> statistics(Moments square, const T* x, Index n, Wide<T> inv_n, double eps) noexcept {
-    return {T(0), T(0), reciprocal_rms<Arch>(square, x, n, inv_n, eps)};
+  static RowStatistics<T> statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+    return {T(0), T(0), reciprocal_rms<Arch>(m, x, n, eps)};
   }
   explicit RMSNormRow(const RowStatistics<T>& row) noexcept : rstd(S::broadcast(row.rstd)) {}
   Batch deviation(const Batch& x) const noexcept { return keep(x * rstd); }

@@ -20,137 +20,171 @@ struct RowNormForward {
   double eps;
 };
 
-/// y = x_hat * gamma + beta for row i, one block of columns at a time.
-template <class Arch, class Row, class T>
-struct RowWriter {
+/// Writes a block of columns of row i: y = x_hat * gamma + beta.
+template <class Arch, class Row, class T, bool Prefetch>
+struct BlockWriter {
   Row row;
-  const T* x;
+  const T *x, *gamma, *beta;
   T* y;
-  const T* gamma;
-  const T* beta;
+  Index ahead;
 
-  RowWriter(const RowNormForward<T>& a, const RowStatistics<T>& statistics, Index i) noexcept
-      : row(statistics), x(a.x + i * a.x_stride), y(a.y + i * a.y_stride), gamma(a.gamma), beta(a.beta) {}
+  BlockWriter(const RowNormForward<T>& a, const RowStatistics<T>& statistics, Index i, Index start,
+              Index prefetch_ahead) noexcept
+      : row(statistics),
+        x(a.x + i * a.x_stride + start),
+        gamma(parameter_block<1>(a.gamma, start)),
+        beta(parameter_block<0>(a.beta, start)),
+        y(a.y + i * a.y_stride + start),
+        ahead(prefetch_ahead) {}
 
-  auto block(Index start) const noexcept {
-    return [row = row, x = x + start, y = y + start, gamma = parameter_block<1>(gamma, start),
-            beta = parameter_block<0>(beta, start)](Index j, auto lanes) {
-      const auto x_hat = row.x_hat(lanes.load(x + j));
-      if constexpr (Row::centred) {
-        lanes.store(y + j, Simd<Arch, T>::fma(x_hat, lanes.load(gamma + j), lanes.load(beta + j)));
-      } else {
-        lanes.store(y + j, x_hat * lanes.load(gamma + j));
-      }
-    };
+  template <class K, class Lanes>
+  void operator()(K, Index j, Lanes lanes) const noexcept {
+    if constexpr (Prefetch) prefetch<true>(y + j + ahead);
+    const auto x_hat = row.x_hat(lanes.load(x + j));
+    if constexpr (Row::centred) {
+      lanes.store(y + j, Simd<Arch, T>::fma(x_hat, lanes.load(gamma + j), lanes.load(beta + j)));
+    } else {
+      lanes.store(y + j, x_hat * lanes.load(gamma + j));
+    }
   }
 };
 
-/// Takes the place of sums where nothing is measured, and of a writer where nothing is written.
-struct Nothing {
-  template <class... Args>
-  void add(Args...) const noexcept {}
-  void merge() const noexcept {}
-  auto block(Index) const noexcept {
-    return [](Index, auto) {};
+/// Measures a block of columns of a row.
+template <class Arch, class T, bool WithMean, bool Prefetch>
+struct BlockReader {
+  PowerSums<Arch, T, WithMean> sums;
+  const T* x;
+  Index ahead;
+
+  template <class K, class Lanes>
+  void operator()(K k, Index j, Lanes lanes) noexcept {
+    if constexpr (Prefetch) prefetch(x + j + ahead);
+    sums.add(k, keep(lanes.load(x + j)));  // loaded once: GCC would load it for each of its two uses
   }
 };
-
-/// One pass over n columns: adds row `x` to `sums` and writes the row of `writer`.
-template <class Arch, class T, class Sums, class Writer>
-inline void sweep(Index n, Sums& sums, const T* x, const Writer& writer) noexcept {
-  for (Index start = 0; start < n; start += block_columns<Arch, T>) {
-    const auto write = writer.block(start);
-    for_each_vector<Arch, T, accumulators>(std::min(n - start, block_columns<Arch, T>), [&](auto k, Index j, auto lanes) {
-      sums.add(k, x + start + j, lanes);
-      write(j, lanes);
-    });
-    sums.merge();
-  }
-}
-
-/// Rows up to this size are measured two rows ahead of the one that is written, in one loop: the loads of one hide
-/// behind the arithmetic of the other, and the latency of a row's square root and division behind a whole row.
-/// Three longer rows would not stay in the L1 cache together: they are measured, then written.
-inline constexpr Index interleaved_row_bytes = 8192;
 
 /// Forward normalization of every row, in pieces for row_norm_forward.
-template <class Arch, template <class, class, bool> class NormRow, class T>
+template <class Arch, template <class, class, bool> class NormRow, class T, bool Prefetch>
 class RowNormForwardPass {
  public:
   using Row = NormRow<Arch, T, false>;
-  using Sums = typename Row::Sums;
-  using Moments = typename Row::Moments;
 
   explicit RowNormForwardPass(const RowNormForward<T>& args) noexcept
-      : a_(args), inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
+      : a_(args),
+        inv_n_(1 / static_cast<Wide<T>>(args.features)),
+        ahead_(std::max<Index>(1024, args.features <= 4096 ? args.x_stride : 0)) {}
 
   void run() noexcept {
-    if (a_.features * static_cast<Index>(sizeof(T)) > interleaved_row_bytes) return one_by_one();
-    interleaved();
+    const Index row_bytes = a_.features * static_cast<Index>(sizeof(T));
+    row_bytes <= interleaved_row_bytes ? interleaved() : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
   }
 
  private:
-  void one_by_one() noexcept {
-    for (Index i = 0; i < a_.rows; ++i) {
-      Sums sums(T(1), shift(i));
-      sweep<Arch>(a_.features, sums, x(i), Nothing{});
-      write(finish(sums.moments(inv_n_), i), i);
-    }
-  }
+  /// Three rows that are measured, waiting and written, and gamma and beta, stay together in the L1 cache up to this.
+  static constexpr Index interleaved_row_bytes = 4096;
+  static constexpr Index most_rows = 8;
 
-  /// Step i measures row i, finishes the statistics of row i - 1, and writes row i - 2.
+  /// Step i measures row i and writes row i - 2 in one loop: the loads of one hide behind the arithmetic of the other,
+  /// and the latency of the square root and division of row i - 1 behind both.
   void interleaved() noexcept {
-    T next_shift = shift(0);
-    Moments previous{};
+    Moments<T> previous;
     RowStatistics<T> ready{};
     for (Index i = 0; i < a_.rows + 2; ++i) {
-      const RowStatistics<T> finished = i >= 1 && i <= a_.rows ? finish(previous, i - 1) : RowStatistics<T>{};
-      if (i < a_.rows) {
-        Sums sums(T(1), next_shift);
-        if (i + 1 < a_.rows) next_shift = shift(i + 1);
-        if (i >= 2 && is_ordinary(ready)) {
-          sweep<Arch>(a_.features, sums, x(i), RowWriter<Arch, Row, T>(a_, ready, i - 2));
-        } else {
-          sweep<Arch>(a_.features, sums, x(i), Nothing{});
-          if (i >= 2) write_extreme(ready, i - 2);
-        }
-        previous = sums.moments(inv_n_);
-      } else if (i >= 2) {
-        write(ready, i - 2);
+      Moments<T> measured;
+      if (i >= 2 && i < a_.rows && is_ordinary(ready)) {
+        measured = measure_and_write(i, ready, i - 2);
+      } else {
+        if (i < a_.rows) measured = measure(i);
+        if (i >= 2) write(ready, i - 2);
       }
-      ready = finished;
+      if (i >= 1 && i <= a_.rows) ready = finish(previous, i - 1);
+      previous = measured;
     }
   }
 
-  const T* x(Index i) const noexcept { return a_.x + i * a_.x_stride; }
-  T shift(Index i) const noexcept { return Row::shift(x(i), a_.features); }
+  /// Long rows, a few at a time: measured, then written by blocks of columns, whose gamma and beta stay in the L1 cache.
+  void grouped(Index rows_at_once) noexcept {
+    RowStatistics<T> row[most_rows];
+    for (Index first = 0; first < a_.rows; first += rows_at_once) {
+      const Index rows = std::min(rows_at_once, a_.rows - first);
+      for (Index r = 0; r < rows; ++r) row[r] = finish(measure(first + r), first + r);
+      for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
+        for (Index r = 0; r < rows; ++r) write_block(row[r], first + r, start);
+      }
+    }
+  }
 
-  RowStatistics<T> finish(const Moments& moments, Index i) const noexcept {
-    const auto row = Row::statistics(moments, x(i), a_.features, inv_n_, a_.eps);
+  Moments<T> measure_and_write(Index i, const RowStatistics<T>& done, Index i_done) const noexcept {
+    MomentSums<T> sums;
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
+      auto read = reader(i, start);
+      const auto write = writer<Row>(done, i_done, start);
+      for_each_vector<Arch, T, accumulators>(columns(start), [&](auto k, Index j, auto lanes) {
+        read(k, j, lanes);
+        write(k, j, lanes);
+      });
+      read.sums.merge_into(sums);
+    }
+    return sums.moments(inv_n_);
+  }
+  Moments<T> measure(Index i) const noexcept {
+    MomentSums<T> sums;
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
+      auto read = reader(i, start);
+      for_each_vector<Arch, T, accumulators>(columns(start), read);
+      read.sums.merge_into(sums);
+    }
+    return sums.moments(inv_n_);
+  }
+  void write(const RowStatistics<T>& row, Index i) const noexcept {
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) write_block(row, i, start);
+  }
+  void write_block(const RowStatistics<T>& row, Index i, Index start) const noexcept {
+    if (!is_ordinary(row)) return write_extreme_block(row, i, start);
+    for_each_vector<Arch, T, accumulators>(columns(start), writer<Row>(row, i, start));
+  }
+  [[gnu::noinline, gnu::flatten]] void write_extreme_block(const RowStatistics<T>& row, Index i,
+                                                           Index start) const noexcept {
+    for_each_vector<Arch, T, accumulators>(columns(start), writer<NormRow<Arch, T, true>>(row, i, start));
+  }
+
+  RowStatistics<T> finish(const Moments<T>& moments, Index i) const noexcept {
+    const auto row = Row::statistics(moments, x(i), a_.features, a_.eps);
     if (a_.mean) a_.mean[i] = row.mean;
     if (a_.mean_rest) a_.mean_rest[i] = row.mean_rest;
     if (a_.rstd) a_.rstd[i] = row.rstd;
     return row;
   }
 
-  void write(const RowStatistics<T>& row, Index i) const noexcept {
-    if (!is_ordinary(row)) return write_extreme(row, i);
-    Nothing nothing;
-    sweep<Arch>(a_.features, nothing, x(i), RowWriter<Arch, Row, T>(a_, row, i));
+  auto reader(Index i, Index start) const noexcept {
+    return BlockReader<Arch, T, Row::centred, Prefetch>{{}, x(i) + start, ahead_};
   }
-  [[gnu::noinline, gnu::flatten]] void write_extreme(const RowStatistics<T>& row, Index i) const noexcept {
-    Nothing nothing;
-    sweep<Arch>(a_.features, nothing, x(i), RowWriter<Arch, NormRow<Arch, T, true>, T>(a_, row, i));
+  template <class AnyRow>
+  auto writer(const RowStatistics<T>& row, Index i, Index start) const noexcept {
+    return BlockWriter<Arch, AnyRow, T, Prefetch>(a_, row, i, start, ahead_);
   }
+  Index columns(Index start) const noexcept { return std::min(a_.features - start, block_columns<Arch, T>); }
+  const T* x(Index i) const noexcept { return a_.x + i * a_.x_stride; }
 
   const RowNormForward<T>& a_;
   Wide<T> inv_n_;
+  Index ahead_;
 };
+
+template <class Arch, template <class, class, bool> class NormRow, class T, bool Prefetch>
+[[gnu::flatten]] inline void normalize_rows(const RowNormForward<T>& a) noexcept {
+  RowNormForwardPass<Arch, NormRow, T, Prefetch>(a).run();
+}
+
+/// Bytes of x and y from which on they are taken to come from beyond the L2 cache, and are prefetched.
+inline constexpr Index prefetch_from_bytes = Index{4} << 20;
 
 /// y = x_hat * gamma + beta for each row, and its statistics.
 template <class Arch, template <class, class, bool> class NormRow, class T>
-[[gnu::flatten]] inline void row_norm_forward(const RowNormForward<T>& a) noexcept {
-  if (a.rows > 0 && a.features > 0) RowNormForwardPass<Arch, NormRow, T>(a).run();
+inline void row_norm_forward(const RowNormForward<T>& a) noexcept {
+  if (a.rows == 0 || a.features == 0) return;
+  const Index bytes = 2 * a.rows * a.features * static_cast<Index>(sizeof(T));
+  bytes < prefetch_from_bytes ? normalize_rows<Arch, NormRow, T, false>(a) : normalize_rows<Arch, NormRow, T, true>(a);
 }
 
 }  // namespace kernels

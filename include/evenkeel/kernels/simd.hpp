@@ -211,6 +211,16 @@ inline Batch add(const Batch& a, const Batch& b) noexcept {
   return keep(a) + keep(b);
 }
 
+/// Asks for the cache line of p, to be read or (ToWrite) written soon. p may be past the end of an array.
+template <bool ToWrite = false, class T>
+inline void prefetch(const T* p) noexcept {
+#if defined(__GNUC__)
+  __builtin_prefetch(p, ToWrite ? 1 : 0);
+#else
+  (void)p;
+#endif
+}
+
 /// The whole of a vector, and its first lanes: what `for_each_vector` hands to its body, so that a loop and its tail
 /// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored.
 template <class Arch, class T>
@@ -268,16 +278,6 @@ inline constexpr int accumulators = 2;
 /// Columns that are summed in vectors of T before the sums are merged in double: chains of 64 additions at most.
 template <class Arch, class T>
 inline constexpr Index block_columns = std::min<Index>(1024, 64 * accumulators * Simd<Arch, T>::width);
-
-/// body(k, j, lanes) for every vector of n columns, and merge() after each block of them.
-template <class Arch, class T, class Body, class Merge>
-inline void for_each_block(Index n, Body&& body, Merge&& merge) {
-  for (Index start = 0; start < n; start += block_columns<Arch, T>) {
-    for_each_vector<Arch, T, accumulators>(std::min(n - start, block_columns<Arch, T>),
-                                           [&](auto k, Index j, auto lanes) { body(k, start + j, lanes); });
-    merge();
-  }
-}
 
 /// The largest power of two not above v (v >= 0), kept where it and its inverse are normal numbers.
 template <class T>
