@@ -23,7 +23,7 @@ inline namespace EVENKEEL_ARCH {
 /// Errors    throws std::invalid_argument for no blocks, and as Residual; std::logic_error for a backward without a
 ///           forward.
 template <Norm N, class F>
-class Stack {
+class Stack : public detail::ReturningForms<Stack<N, F>> {
  public:
   using Scalar = typename N::Scalar;
   using Block = Residual<N, F>;
@@ -61,25 +61,7 @@ class Stack {
     if (blocks_.empty()) raise_invalid_argument("Stack", "0 blocks, expected at least 1");
   }
 
-  template <Tensor X>
-  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
-    auto y = make_like(x);
-    forward_into(x, y, context);
-    return y;
-  }
-  template <Tensor X>
-  OwnedOf<X> forward(const X& x, Saved& saved, const Context& context = {}) {
-    auto y = make_like(x);
-    forward_into(x, y, saved, context);
-    return y;
-  }
-  /// The gradient at x. Adds to the gradients of parameters.
-  template <Tensor DY>
-  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
-    auto dx = make_like(dy);
-    backward_into(dy, saved, dx, context);
-    return dx;
-  }
+  // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   template <Tensor X, Tensor Y>
   void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
@@ -168,13 +150,13 @@ class Stack {
   std::optional<N>& final_norm() noexcept { return final_norm_; }
   const std::optional<N>& final_norm() const noexcept { return final_norm_; }
 
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) {
-    visit_each(*this, visit, prefix);
-  }
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) const {
-    visit_each(*this, visit, prefix);
+  /// See for_each_parameter.
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
+    for (std::size_t i = 0; i < self.blocks_.size(); ++i) {
+      for_each_parameter(self.blocks_[i], visit, prefix + "blocks." + std::to_string(i) + ".");
+    }
+    if (self.final_norm_) for_each_parameter(*self.final_norm_, visit, prefix + "final_norm.");
   }
 
  private:
@@ -204,14 +186,6 @@ class Stack {
   static void backward_block(Block& block, const View& dy, const typename Block::Saved& saved, const MutableView& dx,
                              const Context& context) {
     block.backward_into(TraitsOf<DY>::map(dy), saved, dx, context);
-  }
-
-  template <class Self, class Visit>
-  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
-    for (std::size_t i = 0; i < self.blocks_.size(); ++i) {
-      self.blocks_[i].visit_parameters(visit, prefix + "blocks." + std::to_string(i) + ".");
-    }
-    if (self.final_norm_) for_each_parameter(*self.final_norm_, visit, prefix + "final_norm.");
   }
 
   std::vector<Block> blocks_;

@@ -114,13 +114,11 @@ class RowNormLayer {
   /// A norm with the same settings and parameters as they start.
   auto fresh() const { return static_cast<const typename Op::template Layer<Scalar>&>(*this).make_fresh(); }
 
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) {
-    visit_each(*this, visit, prefix);
-  }
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) const {
-    visit_each(*this, visit, prefix);
+  /// See for_each_parameter.
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
+    if (!self.gamma_.is_absent()) visit(prefix + "gamma", self.gamma_);
+    if (!self.beta_.is_absent()) visit(prefix + "beta", self.beta_);
   }
 
  protected:
@@ -155,11 +153,6 @@ class RowNormLayer {
                                             shape_string(normalized_shape_) + " (" + has_shape("x", x.shape()) + ")");
   }
 
-  template <class Self, class Visit>
-  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
-    if (!self.gamma_.is_absent()) visit(prefix + "gamma", self.gamma_);
-    if (!self.beta_.is_absent()) visit(prefix + "beta", self.beta_);
-  }
 };
 
 }  // namespace detail

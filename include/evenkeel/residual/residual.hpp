@@ -9,6 +9,7 @@
 
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
+#include "evenkeel/detail/returning_forms.hpp"
 #include "evenkeel/ops/residual_add.hpp"
 
 namespace evenkeel {
@@ -41,7 +42,7 @@ struct ResidualNorms {
 ///           input, or a norm or F does; std::logic_error for a backward without a forward.
 /// Source    He et al. 2015, arXiv:1512.03385; placements: Xiong et al. 2020, arXiv:2002.04745, and see blocks/.
 template <Norm N, class F>
-class Residual {
+class Residual : public detail::ReturningForms<Residual<N, F>> {
  public:
   using Scalar = typename N::Scalar;
   using NormType = N;
@@ -72,27 +73,7 @@ class Residual {
     require_finite("lambda", scales.lambda);
   }
 
-  /// Inference: nothing is kept, and many threads may call it at once, if F allows it.
-  template <Tensor X>
-  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
-    auto y = make_like(x);
-    forward_into(x, y, context);
-    return y;
-  }
-  /// Training: `saved` keeps what backward takes.
-  template <Tensor X>
-  OwnedOf<X> forward(const X& x, Saved& saved, const Context& context = {}) {
-    auto y = make_like(x);
-    forward_into(x, y, saved, context);
-    return y;
-  }
-  /// The gradient at x. Adds to the gradients of parameters.
-  template <Tensor DY>
-  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
-    auto dx = make_like(dy);
-    backward_into(dy, saved, dx, context);
-    return dx;
-  }
+  // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   template <Tensor X, Tensor Y>
   void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
@@ -229,13 +210,17 @@ class Residual {
   const ResidualNorms<N>& norms() const noexcept { return norms_; }
   const ResidualScales& scales() const noexcept { return scales_; }
 
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) {
-    visit_each(*this, visit, prefix);
-  }
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) const {
-    visit_each(*this, visit, prefix);
+  /// See for_each_parameter.
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
+    const auto visit_norm = [&](auto& norm, const char* name) {
+      if (norm) for_each_parameter(*norm, visit, prefix + name);
+    };
+    visit_norm(self.norms_.in, "norm_in.");
+    for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
+    visit_norm(self.norms_.branch, "norm_branch.");
+    visit_norm(self.norms_.skip, "norm_skip.");
+    visit_norm(self.norms_.trunk, "norm_trunk.");
   }
 
  private:
@@ -338,18 +323,6 @@ class Residual {
     } else if (dx.is_wanted()) {
       detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), 1, da, dx.view());
     }
-  }
-
-  template <class Self, class Visit>
-  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
-    const auto visit_norm = [&](auto& norm, const char* name) {
-      if (norm) for_each_parameter(*norm, visit, prefix + name);
-    };
-    visit_norm(self.norms_.in, "norm_in.");
-    for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
-    visit_norm(self.norms_.branch, "norm_branch.");
-    visit_norm(self.norms_.skip, "norm_skip.");
-    visit_norm(self.norms_.trunk, "norm_trunk.");
   }
 
   F sublayer_;

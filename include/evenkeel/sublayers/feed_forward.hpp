@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/detail/returning_forms.hpp"
 #include "evenkeel/sublayers/activation.hpp"
 #include "evenkeel/sublayers/linear.hpp"
 
@@ -22,7 +23,7 @@ struct FeedForwardSettings {
 /// Errors    as Linear.
 /// Source    Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
 template <class S>
-class FeedForward {
+class FeedForward : public detail::ReturningForms<FeedForward<S>> {
  public:
   using Scalar = S;
 
@@ -45,25 +46,7 @@ class FeedForward {
         up_(d_model, d_ff, settings.with_bias),
         down_(d_ff, d_model, settings.with_bias) {}
 
-  template <Tensor X>
-  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
-    auto y = make_like(x);
-    forward_into(x, y, context);
-    return y;
-  }
-  template <Tensor X>
-  OwnedOf<X> forward(const X& x, Saved& saved, const Context& context = {}) const {
-    auto y = make_like(x);
-    forward_into(x, y, saved, context);
-    return y;
-  }
-  /// The gradient at x. Adds to the gradients of parameters.
-  template <Tensor DY>
-  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
-    auto dx = make_like(dy);
-    backward_into(dy, saved, dx, context);
-    return dx;
-  }
+  // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   template <Tensor X, Tensor Y>
   void forward_into(const X& x, Y&& y, const Context& context = {}) const {
@@ -112,25 +95,17 @@ class FeedForward {
   const Linear<Scalar>& up() const noexcept { return up_; }
   const Linear<Scalar>& down() const noexcept { return down_; }
 
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) {
-    visit_each(*this, visit, prefix);
-  }
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) const {
-    visit_each(*this, visit, prefix);
+  /// See for_each_parameter.
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
+    for_each_parameter(self.up_, visit, prefix + "up.");
+    for_each_parameter(self.down_, visit, prefix + "down.");
   }
 
  private:
   void require_shapes(const char* where, const TensorView<const Scalar>& x, const char* name, const Shape& y) const {
     require_same_shape(where, "x", x.shape(), "the input", detail::with_last(x.shape(), up_.in_features()));
     require_same_shape(where, name, y, "x", x.shape());
-  }
-
-  template <class Self, class Visit>
-  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
-    self.up_.visit_parameters(visit, prefix + "up.");
-    self.down_.visit_parameters(visit, prefix + "down.");
   }
 
   Activation activation_;

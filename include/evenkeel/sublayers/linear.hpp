@@ -145,13 +145,11 @@ class Linear {
   const Parameter<Scalar>& weight() const noexcept { return weight_; }
   const Parameter<Scalar>& bias() const noexcept { return bias_; }
 
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) {
-    visit_each(*this, visit, prefix);
-  }
-  template <class Visit>
-  void visit_parameters(Visit& visit, const std::string& prefix) const {
-    visit_each(*this, visit, prefix);
+  /// See for_each_parameter.
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
+    visit(prefix + "weight", self.weight_);
+    if (!self.bias_.is_absent()) visit(prefix + "bias", self.bias_);
   }
 
  private:
@@ -178,12 +176,6 @@ class Linear {
   void require_shapes(const char* where, const Shape& x, const char* name, const Shape& y) const {
     require_last(where, "x", x, in_features_);
     require_same_shape(where, name, y, "the output", detail::with_last(x, out_features_));
-  }
-
-  template <class Self, class Visit>
-  static void visit_each(Self& self, Visit& visit, const std::string& prefix) {
-    visit(prefix + "weight", self.weight_);
-    if (!self.bias_.is_absent()) visit(prefix + "bias", self.bias_);
   }
 
   Index in_features_, out_features_;
