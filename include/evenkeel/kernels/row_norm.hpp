@@ -8,6 +8,10 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
+/// Bytes of all rows together from which on they are taken to come from beyond the L2 cache, and are prefetched: a loop
+/// that computes has fewer loads under way than one that copies. Closer by, prefetching costs more than it saves.
+inline constexpr Index prefetch_from_bytes = Index{4} << 20;
+
 /// One block of a row of constants, which stands for gamma (1) or beta (0) where there is none.
 template <class T, int Value>
 struct ConstantBlock {

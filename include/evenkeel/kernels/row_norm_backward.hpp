@@ -92,27 +92,20 @@ class ParameterSums {
 ///
 /// Pass 1 over a group of rows sums g = dy * gamma and g * x_hat along each row and dy * x_hat and dy down the columns;
 /// pass 2 writes dx. Column sums take the rows in order, so that bits do not depend on how rows are grouped.
-template <class Arch, template <class, class, bool> class NormRow, class T, bool WithParameters>
+template <class Arch, template <class, class, bool> class NormRow, class T, bool WithParameters, bool Prefetch>
 class RowNormBackwardPass {
  public:
   explicit RowNormBackwardPass(const RowNormBackward<T>& args, const ParameterSums<T>* parameters) noexcept
       : a_(args), parameters_(parameters), inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
 
   void run(Index first, Index last) noexcept {
-    // Short rows: pass 2 of one group comes after pass 1 of the next, which hides the latency of its row sums.
-    // Long rows: larger groups, as each reads and writes the column sums once.
-    const bool is_short = a_.features * static_cast<Index>(sizeof(T)) <= 8192;
-    const Index group_rows = is_short ? rows_at_once : most_rows;
-    Group groups[2];
-    Group* current = &groups[0];
-    Group* waiting = &groups[1];
-    for (Index i = first; i < last; i += group_rows) {
-      open(*current, i, static_cast<int>(std::min(group_rows, last - i)));
-      current->ordinary ? sum<false>(*current) : sum_extreme(*current);
-      if (is_short) std::swap(current, waiting);
-      if (!is_short || i > first) write(*current);
+    Group group;
+    const Index rows = group_rows();
+    for (Index i = first; i < last; i += rows) {
+      open(group, i, static_cast<int>(std::min(rows, last - i)));
+      group.ordinary ? sum<false>(group) : sum_extreme(group);
+      write(group);
     }
-    if (is_short && last > first) write(*waiting);
   }
 
  private:
@@ -120,6 +113,13 @@ class RowNormBackwardPass {
   using Batch = typename S::Batch;
   static constexpr int rows_at_once = S::has_32_registers ? 2 : 1;
   static constexpr int most_rows = 8;
+
+  /// Short rows: as many as stay in the L1 cache between the passes, so that the latencies of their sums overlap. Long
+  /// rows: as many as stay in the L2 cache, as each group reads and writes the column sums once.
+  Index group_rows() const noexcept {
+    const Index row_bytes = 2 * a_.features * static_cast<Index>(sizeof(T));
+    return std::clamp<Index>((row_bytes <= 16384 ? 16384 : 262144) / row_bytes, 1, most_rows);
+  }
 
   struct Group {
     Index first = 0;
@@ -162,9 +162,9 @@ class RowNormBackwardPass {
   void sum_block(Group& group, int r0, std::integral_constant<int, Rows>, Index start) const noexcept {
     using Row = NormRow<Arch, T, Scaled>;
     const auto row = row_array<Row, Rows>(group.row + r0);
-    const Index first = group.first + r0;
-    const T* x = a_.x + first * a_.x_stride + start;
-    const T* dy = a_.dy + first * a_.dy_stride + start;
+    const auto x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + r0, start);
+    const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
+    const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
     const T* gamma = parameter_block<1>(a_.gamma, start);
     T* dgamma = WithParameters ? parameters_->dgamma() + start : nullptr;
     T* dbeta = WithParameters ? parameters_->dbeta() + start : nullptr;
@@ -179,8 +179,9 @@ class RowNormBackwardPass {
           if constexpr (WithParameters) dgamma_j = lanes.load(dgamma + j);
           if constexpr (WithParameters && Row::centred) dbeta_j = lanes.load(dbeta + j);
           unroll<Rows>([&](auto r) {
-            const Batch x_hat = row.values[r].x_hat(lanes.load(x + r * a_.x_stride + j));
-            const Batch dy_j = lanes.load(dy + r * a_.dy_stride + j);
+            if constexpr (Prefetch) prefetch<true>(dx.at[r] + j);  // written by pass 2
+            const Batch x_hat = row.values[r].x_hat(lanes.load(x.at[r] + j));
+            const Batch dy_j = keep(lanes.load(dy.at[r] + j));  // loaded once: GCC would load it for each use
             const Batch g = keep(dy_j * gamma_j);
             if constexpr (Row::centred) g_sum[r][k] = g_sum[r][k] + g;
             gx_sum[r][k] = S::fma(g, x_hat, gx_sum[r][k]);
@@ -220,20 +221,25 @@ class RowNormBackwardPass {
       slope[r] = S::broadcast(to.slope);
       intercept[r] = S::broadcast(to.intercept);
     }
-    const Index first = group.first + r0;
     for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
-      const T* x = a_.x + first * a_.x_stride + start;
-      const T* dy = a_.dy + first * a_.dy_stride + start;
-      T* dx = a_.dx + first * a_.dx_stride + start;
+      const auto x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + r0, start);
+      const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
+      const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
+      const auto next_x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + group.rows + r0, start);
+      const auto next_dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + group.rows + r0, start);
       const T* gamma = parameter_block<1>(a_.gamma, start);
       for_each_vector<Arch, T, accumulators>(
           std::min(a_.features - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
             const Batch gamma_j = lanes.load(gamma + j);
             unroll<Rows>([&](auto r) {
-              const Batch deviation = row.values[r].deviation(lanes.load(x + r * a_.x_stride + j));
-              const Batch g = keep(lanes.load(dy + r * a_.dy_stride + j) * gamma_j);
+              if constexpr (Prefetch) {
+                prefetch(next_x.at[r] + j);
+                prefetch(next_dy.at[r] + j);
+              }
+              const Batch deviation = row.values[r].deviation(lanes.load(x.at[r] + j));
+              const Batch g = keep(lanes.load(dy.at[r] + j) * gamma_j);
               const Batch dx_j = S::fma(g, gain[r], S::fma(deviation, slope[r], intercept[r]));
-              T* out = dx + r * a_.dx_stride + j;
+              T* out = dx.at[r] + j;
               lanes.store(out, Add ? add(lanes.load(out), dx_j) : dx_j);
             });
           });
@@ -245,6 +251,18 @@ class RowNormBackwardPass {
     // One value alone is its own mean, whatever it is. The formula would leave the rounding error of g * rstd.
     if (Row::centred && a_.features == 1) return {T(0), T(0), T(0)};
     return Row::input_gradient(group.row[r], group.g[r].value() * inv_n_, group.gx[r].value() * inv_n_);
+  }
+
+  /// Where the rows are, in variables of their own: stores of vectors may change anything that is read through a_.
+  template <int Rows, class U>
+  struct RowPointers {
+    U* at[Rows];
+  };
+  template <int Rows, class U>
+  static RowPointers<Rows, U> row_pointers(U* data, Index stride, Index first, Index start) noexcept {
+    RowPointers<Rows, U> pointers;
+    for (int r = 0; r < Rows; ++r) pointers.at[r] = data + (first + r) * stride + start;
+    return pointers;
   }
 
   template <class Row, int Rows>
@@ -265,18 +283,19 @@ class RowNormBackwardPass {
   Wide<T> inv_n_;
 };
 
-template <class Arch, template <class, class, bool> class NormRow, class T>
-[[gnu::flatten]] inline void input_gradients(const RowNormBackward<T>& a) noexcept {
-  RowNormBackwardPass<Arch, NormRow, T, false>(a, nullptr).run(0, a.rows);
+template <class Arch, template <class, class, bool> class NormRow, class T, bool WithParameters, bool Prefetch>
+[[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<T>& a, const ParameterSums<T>* parameters,
+                                                Index first, Index last) noexcept {
+  RowNormBackwardPass<Arch, NormRow, T, WithParameters, Prefetch>(a, parameters).run(first, last);
 }
 
-template <class Arch, template <class, class, bool> class NormRow, class T>
-[[gnu::flatten]] inline void all_gradients(const RowNormBackward<T>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class T, bool Prefetch>
+inline void all_gradients(const RowNormBackward<T>& a) noexcept {
   const ParameterSums<T> parameters(a.workspace, a.rows, a.features);
   parameters.begin_chunk();
   for (Index first = 0; first < a.rows; first += chunk_rows) {
     if (first > 0) parameters.begin_chunk();
-    RowNormBackwardPass<Arch, NormRow, T, true>(a, &parameters).run(first, std::min(first + chunk_rows, a.rows));
+    differentiate_rows<Arch, NormRow, T, true, Prefetch>(a, &parameters, first, std::min(first + chunk_rows, a.rows));
     parameters.end_chunk(first == 0);
   }
   parameters.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
@@ -291,10 +310,13 @@ inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features)
 template <class Arch, template <class, class, bool> class NormRow, class T>
 inline void row_norm_backward(const RowNormBackward<T>& a) noexcept {
   if (a.features == 0) return;
+  const bool prefetches =
+      a.dx && 3 * a.rows * a.features * static_cast<Index>(sizeof(T)) >= prefetch_from_bytes;
   if (a.dgamma || a.dbeta) {
-    all_gradients<Arch, NormRow>(a);
+    prefetches ? all_gradients<Arch, NormRow, T, true>(a) : all_gradients<Arch, NormRow, T, false>(a);
   } else if (a.dx) {
-    input_gradients<Arch, NormRow>(a);
+    prefetches ? differentiate_rows<Arch, NormRow, T, false, true>(a, nullptr, 0, a.rows)
+               : differentiate_rows<Arch, NormRow, T, false, false>(a, nullptr, 0, a.rows);
   }
 }
 

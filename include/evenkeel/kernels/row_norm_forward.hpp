@@ -176,9 +176,6 @@ template <class Arch, template <class, class, bool> class NormRow, class T, bool
   RowNormForwardPass<Arch, NormRow, T, Prefetch>(a).run();
 }
 
-/// Bytes of x and y from which on they are taken to come from beyond the L2 cache, and are prefetched.
-inline constexpr Index prefetch_from_bytes = Index{4} << 20;
-
 /// y = x_hat * gamma + beta for each row, and its statistics.
 template <class Arch, template <class, class, bool> class NormRow, class T>
 inline void row_norm_forward(const RowNormForward<T>& a) noexcept {
