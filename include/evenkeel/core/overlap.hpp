@@ -28,7 +28,7 @@ struct MemoryRange {
 
 template <class Scalar>
 MemoryRange memory_range(const TensorView<Scalar>& view) noexcept {
-  if (view.size() == 0) return {};
+  if (view.size() == 0 || view.data() == nullptr) return {};
   std::uintptr_t span = 1, period = 0, used = 1;
   for (int axis = 0; axis < view.rank(); ++axis) {
     const auto reach =

@@ -9,18 +9,18 @@ namespace kernels {
 
 template <class T>
 struct RowNormBackward {
-  const T* dy;         ///< [rows, features], rows dy_stride apart
-  const T* x;          ///< [rows, features], rows x_stride apart
-  const T* gamma;      ///< [features], or null: 1
-  const T* mean;       ///< [rows]; not read by RMSNorm, as mean_rest
-  const T* mean_rest;  ///< [rows], or null: 0, which costs the accuracy of rows with a large mean
-  const T* rstd;       ///< [rows]
-  T* dx;               ///< [rows, features], rows dx_stride apart, or null: not wanted; may be dy
-  T* dgamma;           ///< [features], or null: not wanted
-  T* dbeta;            ///< [features], or null: not wanted
-  bool add_dx, add_dgamma, add_dbeta;  ///< add to what is there instead of overwriting it
-  Index rows, features, dy_stride, x_stride, dx_stride;
-  void* workspace;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
+  const T* dy = nullptr;         ///< [rows, features], rows dy_stride apart
+  const T* x = nullptr;          ///< [rows, features], rows x_stride apart
+  const T* gamma = nullptr;      ///< [features], or null: 1
+  const T* mean = nullptr;       ///< [rows]; not read by RMSNorm, as mean_rest
+  const T* mean_rest = nullptr;  ///< [rows], or null: 0, which costs the accuracy of rows with a large mean
+  const T* rstd = nullptr;       ///< [rows]
+  T* dx = nullptr;               ///< [rows, features], rows dx_stride apart, or null: not wanted; may be dy
+  T* dgamma = nullptr;           ///< [features], or null: not wanted
+  T* dbeta = nullptr;            ///< [features], or null: not wanted
+  bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
+  Index rows = 0, features = 0, dy_stride = 0, x_stride = 0, dx_stride = 0;
+  void* workspace = nullptr;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
 };
 
 /// Rows whose parameter gradients are summed in the data's type before they are added up in double.

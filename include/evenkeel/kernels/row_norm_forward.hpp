@@ -9,15 +9,15 @@ namespace kernels {
 
 template <class T>
 struct RowNormForward {
-  const T* x;      ///< [rows, features], rows x_stride apart
-  const T* gamma;  ///< [features], or null: 1
-  const T* beta;   ///< [features], or null: 0
-  T* y;            ///< [rows, features], rows y_stride apart; may be x
-  T* mean;         ///< [rows], or null: not wanted; as mean_rest and rstd
-  T* mean_rest;
-  T* rstd;
-  Index rows, features, x_stride, y_stride;
-  double eps;
+  const T* x = nullptr;      ///< [rows, features], rows x_stride apart
+  const T* gamma = nullptr;  ///< [features], or null: 1
+  const T* beta = nullptr;   ///< [features], or null: 0
+  T* y = nullptr;            ///< [rows, features], rows y_stride apart; may be x
+  T* mean = nullptr;         ///< [rows], or null: not wanted; as mean_rest and rstd
+  T* mean_rest = nullptr;
+  T* rstd = nullptr;
+  Index rows = 0, features = 0, x_stride = 0, y_stride = 0;
+  double eps = 0;
 };
 
 /// Writes a block of columns of row i: y = x_hat * gamma + beta.

@@ -1,0 +1,173 @@
+// Tests that nothing is allocated where a workspace is given: in inference from the first call, in training and backward
+// from the second call of a shape.
+//
+// Every malloc is counted, Eigen's too, which does not use operator new; with a sanitizer, which has a malloc of its own,
+// or without glibc, only operator new. The shapes are small: Eigen packs the matrices of a product into memory on the
+// stack only if a packed panel is not above 128 KiB (EIGEN_STACK_ALLOCATION_LIMIT). A product of one row packs nothing.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "evenkeel/blocks/plain_residual.hpp"
+#include "evenkeel/blocks/post_norm.hpp"
+#include "evenkeel/blocks/pre_norm.hpp"
+#include "evenkeel/blocks/stack.hpp"
+#include "evenkeel/layers/layer_norm.hpp"
+#include "evenkeel/sublayers/feed_forward.hpp"
+#include "support/random.hpp"
+
+namespace {
+thread_local bool is_counting = false;
+thread_local int allocations = 0;
+
+void count_allocation() {
+  if (is_counting) ++allocations;
+}
+}  // namespace
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define EVENKEEL_TEST_HAS_SANITIZER
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EVENKEEL_TEST_HAS_SANITIZER
+#endif
+
+#if defined(__GLIBC__) && !defined(EVENKEEL_TEST_HAS_SANITIZER)
+constexpr bool counts_malloc = true;
+extern "C" void* __libc_malloc(std::size_t size);
+extern "C" void* malloc(std::size_t size) {
+  count_allocation();
+  return __libc_malloc(size);
+}
+#else
+constexpr bool counts_malloc = false;
+void* operator new(std::size_t size) {
+  count_allocation();
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new[](std::size_t size) { return ::operator new(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
+
+namespace evenkeel_test {
+namespace {
+
+using evenkeel::Context;
+using evenkeel::Index;
+using evenkeel::Parameter;
+using evenkeel::Shape;
+using LayerNorm = evenkeel::LayerNorm<float>;
+using FeedForward = evenkeel::FeedForward<float>;
+using Block = evenkeel::Residual<LayerNorm, FeedForward>;
+using Stack = evenkeel::Stack<LayerNorm, FeedForward>;
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+constexpr Index d_model = 24, d_ff = 48;
+
+template <class Call>
+int allocations_of(const Call& call) {
+  allocations = 0;
+  is_counting = true;
+  call();
+  is_counting = false;
+  return allocations;
+}
+
+template <class Model>
+Model randomized(Model model) {
+  std::uint64_t seed = 100;
+  for_each_parameter(model, [&](const std::string&, Parameter<float>& parameter) {
+    parameter.load(normal_vector<float>(static_cast<std::size_t>(parameter.size()), seed++).data(), parameter.size());
+  });
+  return model;
+}
+
+/// The tensors of one shape, and a workspace for a model.
+struct Buffers {
+  template <class Model>
+  Buffers(Index rows, const Model& model, Index features = d_model)
+      : x(Matrix::Random(rows, features)),
+        dy(Matrix::Random(rows, features)),
+        y(rows, features),
+        dx(rows, features),
+        memory(model.workspace_bytes(Shape{rows, features})) {}
+  Context context() { return {.workspace = memory}; }
+
+  Matrix x, dy, y, dx;
+  std::vector<std::byte> memory;
+};
+
+template <class Model>
+void expect_no_allocation(Model model) {
+  Buffers small(3, model), large(9, model);
+  for (Buffers* b : {&small, &large}) {
+    const Context context = b->context();
+    EXPECT_EQ(allocations_of([&] { std::as_const(model).forward_into(b->x, b->y, context); }), 0) << "inference";
+  }
+  typename Model::Saved saved;
+  const auto train = [&](Buffers& b, const Context& context) {
+    model.forward_into(b.x, b.y, saved, context);
+    model.backward_into(b.dy, saved, b.dx, context);
+  };
+  EXPECT_GT(allocations_of([&] { train(large, large.context()); }), 0) << "the first call of a shape";
+  for (Buffers* b : {&large, &large, &small, &small, &large}) {  // a smaller shape fits where a larger one was
+    const Context context = b->context();
+    EXPECT_EQ(allocations_of([&] { train(*b, context); }), 0) << b->x.rows() << " rows";
+  }
+}
+
+TEST(Allocation, IsCounted) {
+  std::vector<int> numbers;
+  EXPECT_EQ(allocations_of([&] { numbers.resize(100); }), 1);
+  Matrix matrix;
+  EXPECT_EQ(allocations_of([&] { matrix.resize(10, 10); }), counts_malloc ? 1 : 0) << "Eigen's";
+  const Block block = randomized<Block>(evenkeel::PreNorm(LayerNorm(d_model), FeedForward(d_model, d_ff)));
+  Buffers b(3, block);
+  EXPECT_GT(allocations_of([&] { block.forward_into(b.x, b.y); }), 0) << "without a workspace";
+}
+
+TEST(Allocation, DoesNotHappenInFeedForward) { expect_no_allocation(randomized(FeedForward(d_model, d_ff))); }
+
+TEST(Allocation, DoesNotHappenInABlockWithAnyCombinationOfNorms) {
+  const LayerNorm norm(d_model);
+  for (int slots = 0; slots < 16; ++slots) {
+    SCOPED_TRACE(slots);
+    evenkeel::ResidualNorms<LayerNorm> norms;
+    int bit = 1;
+    for (auto* place : {&norms.in, &norms.branch, &norms.skip, &norms.trunk}) {
+      if (slots & bit) *place = norm;
+      bit *= 2;
+    }
+    expect_no_allocation(randomized(Block(FeedForward(d_model, d_ff), norms, {.alpha = 1.5, .lambda = 0.5})));
+  }
+}
+
+TEST(Allocation, DoesNotHappenInAStackOfMixedBlocks) {
+  const LayerNorm norm(d_model);
+  const FeedForward f(d_model, d_ff);
+  const std::vector<Block> blocks = {evenkeel::PostNorm(norm, f), evenkeel::PlainResidual<LayerNorm, FeedForward>(f),
+                                     Block(f, {.in = norm, .branch = norm}), evenkeel::PreNorm(norm, f)};
+  expect_no_allocation(randomized(Stack(blocks)));
+  expect_no_allocation(randomized(Stack(blocks, std::nullopt)));
+}
+
+TEST(Allocation, DoesNotHappenForOneTokenOfAWideModel) {
+  const Index wide = 256;  // the weights take 1 MiB
+  const Stack stack({evenkeel::PreNorm(LayerNorm(wide), FeedForward(wide, 4 * wide))});
+  Buffers b(1, stack, wide);
+  const Context context = b.context();
+  EXPECT_EQ(allocations_of([&] { stack.forward_into(b.x, b.y, context); }), 0);
+}
+
+}  // namespace
+}  // namespace evenkeel_test

@@ -1,0 +1,40 @@
+// Counts what operator new allocates. To be included by one source file of an executable: it replaces the operators.
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace evenkeel_test {
+
+inline std::atomic<long> allocations_so_far{0};
+
+/// Allocations since it was made.
+class AllocationCount {
+ public:
+  long allocations() const { return allocations_so_far - start_; }
+
+ private:
+  long start_ = allocations_so_far;
+};
+
+inline void* counted(void* memory) {
+  if (!memory) throw std::bad_alloc();
+  ++allocations_so_far;
+  return memory;
+}
+
+}  // namespace evenkeel_test
+
+// The other forms call these. Not inlined: GCC would take the pairs of malloc and free for mismatched ones.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  return evenkeel_test::counted(std::malloc(size == 0 ? 1 : size));
+}
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+  const auto step = static_cast<std::size_t>(alignment);
+  return evenkeel_test::counted(std::aligned_alloc(step, (size + step - 1) / step * step));
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }

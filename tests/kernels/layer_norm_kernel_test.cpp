@@ -1,0 +1,24 @@
+// The kernels of LayerNorm, compiled here once for all test files.
+#include "kernels/kernel_test.hpp"
+
+namespace evenkeel_test {
+
+template <class Arch, class T>
+void LayerNorm::run(const kernels::RowNormForward<T>& args) {
+  kernels::layer_norm_forward<Arch>(args);
+}
+template <class Arch, class T>
+void LayerNorm::run(const kernels::RowNormBackward<T>& args) {
+  kernels::layer_norm_backward<Arch>(args);
+}
+
+template void LayerNorm::run<evenkeel::native>(const kernels::RowNormForward<float>&);
+template void LayerNorm::run<evenkeel::native>(const kernels::RowNormForward<double>&);
+template void LayerNorm::run<evenkeel::scalar>(const kernels::RowNormForward<float>&);
+template void LayerNorm::run<evenkeel::scalar>(const kernels::RowNormForward<double>&);
+template void LayerNorm::run<evenkeel::native>(const kernels::RowNormBackward<float>&);
+template void LayerNorm::run<evenkeel::native>(const kernels::RowNormBackward<double>&);
+template void LayerNorm::run<evenkeel::scalar>(const kernels::RowNormBackward<float>&);
+template void LayerNorm::run<evenkeel::scalar>(const kernels::RowNormBackward<double>&);
+
+}  // namespace evenkeel_test

@@ -1,0 +1,3 @@
+#include "layers/layer_test.hpp"
+
+EVENKEEL_TEST_NORMS()

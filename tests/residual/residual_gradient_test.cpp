@@ -1,0 +1,182 @@
+// Tests of residual/residual.hpp: the one formula, with every combination of its norms, against the oracle's.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "evenkeel/layers/layer_norm.hpp"
+#include "evenkeel/layers/rms_norm.hpp"
+#include "evenkeel/residual/residual.hpp"
+#include "evenkeel/sublayers/feed_forward.hpp"
+#include "support/gradient_check.hpp"
+#include "support/oracle.hpp"
+#include "support/random.hpp"
+#include "support/tolerance.hpp"
+
+namespace evenkeel_test {
+namespace {
+
+using evenkeel::Index;
+using evenkeel::Parameter;
+using evenkeel::TensorView;
+using FeedForward = evenkeel::FeedForward<double>;
+
+constexpr Index rows = 3, features = 4, d_ff = 5;
+constexpr std::size_t size = rows * features;
+constexpr double eps = 0.01;  // large enough to be missed where it is lost
+
+/// Which of the four places have a norm, and the scales.
+struct Setting {
+  bool in, branch, skip, trunk;
+  double alpha, lambda;
+
+  std::string name() const {
+    return std::string(in ? "in " : "") + (branch ? "branch " : "") + (skip ? "skip " : "") + (trunk ? "trunk " : "") +
+           "alpha " + std::to_string(alpha) + " lambda " + std::to_string(lambda);
+  }
+};
+
+/// All 16 combinations of norms, each with scales of its own and with none.
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  Random random(17);
+  for (int slots = 0; slots < 16; ++slots) {
+    const bool in = slots & 1, branch = slots & 2, skip = slots & 4, trunk = slots & 8;
+    all.push_back({in, branch, skip, trunk, 1.5 + random.normal() / 8, -0.75 + random.normal() / 8});
+    all.push_back({in, branch, skip, trunk, 1, 1});
+  }
+  return all;
+}
+
+template <class N>
+using BlockOf = evenkeel::Residual<N, FeedForward>;
+
+template <class N>
+BlockOf<N> random_block(const Setting& s) {
+  evenkeel::ResidualNorms<N> norms;
+  for (const auto& [wanted, place] : {std::pair{s.in, &norms.in}, std::pair{s.branch, &norms.branch},
+                                      std::pair{s.skip, &norms.skip}, std::pair{s.trunk, &norms.trunk}}) {
+    if (wanted) place->emplace(features, typename N::Settings{.eps = eps});
+  }
+  BlockOf<N> block(FeedForward(features, d_ff), norms, {.alpha = s.alpha, .lambda = s.lambda});
+  std::uint64_t seed = 100;
+  for_each_parameter(block, [&](const std::string&, Parameter<double>& parameter) {
+    parameter.load(normal_vector<double>(static_cast<std::size_t>(parameter.size()), seed++).data(), parameter.size());
+  });
+  return block;
+}
+
+/// x, then every parameter of a block, as the oracle takes them; and which is which.
+struct Inputs {
+  std::vector<Reals> values;
+  std::map<std::string, std::size_t> index;
+};
+
+template <class Block>
+Inputs oracle_inputs(const std::vector<double>& x, const Block& block) {
+  Inputs inputs{.values = {oracle::widen(x)}, .index = {{"x", 0}}};
+  for_each_parameter(block, [&](const std::string& path, const auto& parameter) {
+    inputs.index[path] = inputs.values.size();
+    inputs.values.push_back(oracle::widen(parameter.values()));
+  });
+  return inputs;
+}
+
+/// The oracle's residual formula as a function of x and the parameters.
+auto oracle_of(const Setting& s, const std::map<std::string, std::size_t>& index) {
+  return [s, index](const auto& in) {
+    using Vector = std::remove_cvref_t<decltype(in[0])>;
+    using T = typename Vector::value_type;
+    using Function = typename oracle::Residual<T>::Function;
+    const auto at = [&](const std::string& path) { return in[index.at(path)]; };
+    const auto norm = [&](bool is_there, const std::string& path) -> Function {
+      if (!is_there) return {};
+      const Vector gamma = at(path + ".gamma");
+      if (index.count(path + ".beta") == 0)
+        return [=](const Vector& v) { return oracle::rms_norm(v, rows, features, gamma, eps); };
+      return [=, beta = at(path + ".beta")](const Vector& v) {
+        return oracle::layer_norm(v, rows, features, gamma, beta, eps);
+      };
+    };
+    const auto f = [&](const Vector& v) {
+      return oracle::feed_forward(v, rows, features, d_ff, at("sublayer.up.weight"), at("sublayer.up.bias"),
+                                  at("sublayer.down.weight"), at("sublayer.down.bias"));
+    };
+    return oracle::Residual<T>{.sublayer = f,
+                               .norm_in = norm(s.in, "norm_in"),
+                               .norm_branch = norm(s.branch, "norm_branch"),
+                               .norm_skip = norm(s.skip, "norm_skip"),
+                               .norm_trunk = norm(s.trunk, "norm_trunk"),
+                               .alpha = T(s.alpha),
+                               .lambda = T(s.lambda)}(in[0]);
+  };
+}
+
+TensorView<double> matrix(std::vector<double>& values) { return {values.data(), {rows, features}}; }
+TensorView<const double> matrix(const std::vector<double>& values) { return {values.data(), {rows, features}}; }
+
+/// Errors are measured by the largest entry.
+template <class Got>
+testing::AssertionResult near(const Got& got, const Reals& expected, double ulps) {
+  return within_ulp(got, expected, ulps, {oracle::largest_magnitude(expected)});
+}
+
+template <class N>
+class ResidualFormula : public testing::Test {
+ protected:
+  const std::vector<double> x = normal_vector<double>(size, 1, 0.5, 2), dy = normal_vector<double>(size, 2);
+};
+using Norms = testing::Types<evenkeel::LayerNorm<double>, evenkeel::RMSNorm<double>>;
+TYPED_TEST_SUITE(ResidualFormula, Norms);
+
+TYPED_TEST(ResidualFormula, InferenceMatchesTheOracleWithEveryCombinationOfNorms) {
+  for (const Setting& s : settings()) {
+    const auto block = random_block<TypeParam>(s);
+    const Inputs inputs = oracle_inputs(this->x, block);
+    std::vector<double> y(size);
+    block.forward_into(matrix(this->x), matrix(y));
+    EXPECT_TRUE(near(y, oracle_of(s, inputs.index)(inputs.values), 8)) << s.name();  // measured: 3.1
+  }
+}
+
+TYPED_TEST(ResidualFormula, TrainingAndEveryGradientMatchDualNumbersWithEveryCombinationOfNorms) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.name());
+    auto block = random_block<TypeParam>(s);
+    typename BlockOf<TypeParam>::Saved saved;
+    const Inputs inputs = oracle_inputs(this->x, block);
+    const auto formula = oracle_of(s, inputs.index);
+    const auto expected = [&](const std::string& of) {
+      return gradient(inputs.values, inputs.index.at(of), formula, oracle::widen(this->dy));
+    };
+    std::vector<double> y(size), dx(size);
+    block.forward_into(matrix(this->x), matrix(y), saved);
+    block.backward_into(matrix(this->dy), saved, matrix(dx));
+    EXPECT_TRUE(near(y, formula(inputs.values), 8));  // measured: 3.1
+    EXPECT_TRUE(near(dx, expected("x"), 32));         // measured: 7.1
+    for_each_parameter(block, [&](const std::string& path, const auto& parameter) {
+      EXPECT_TRUE(near(parameter.gradient(), expected(path), 64)) << path;  // measured: 18.1
+    });
+  }
+}
+
+TYPED_TEST(ResidualFormula, ParametersAreVisitedInTheOrderOfTheirUse) {
+  const auto block = random_block<TypeParam>({true, true, true, true, 1, 1});
+  std::vector<std::string> paths, expected;
+  for_each_parameter(block, [&](const std::string& path, const auto&) { paths.push_back(path); }, "b.");
+  const bool has_beta = std::is_same_v<TypeParam, evenkeel::LayerNorm<double>>;
+  const auto norm = [&](const std::string& name) {
+    expected.push_back("b." + name + ".gamma");
+    if (has_beta) expected.push_back("b." + name + ".beta");
+  };
+  norm("norm_in");
+  for (const char* name : {"up.weight", "up.bias", "down.weight", "down.bias"})
+    expected.push_back("b.sublayer." + std::string(name));
+  norm("norm_branch"), norm("norm_skip"), norm("norm_trunk");
+  EXPECT_EQ(paths, expected);
+}
+
+}  // namespace
+}  // namespace evenkeel_test
