@@ -1,9 +1,10 @@
-// Tests that nothing is allocated where a workspace is given: in inference from the first call, in training and backward
-// from the second call of a shape.
+// Tests that nothing is allocated where a workspace is given: in inference from the first call, in training and
+// backward from the second call of a shape.
 //
-// Every malloc is counted, Eigen's too, which does not use operator new; with a sanitizer, which has a malloc of its own,
-// or without glibc, only operator new. The shapes are small: Eigen packs the matrices of a product into memory on the
-// stack only if a packed panel is not above 128 KiB (EIGEN_STACK_ALLOCATION_LIMIT). A product of one row packs nothing.
+// Every malloc is counted, Eigen's too, which does not use operator new; with a sanitizer, which has a malloc of its
+// own, or without glibc, only operator new. The shapes are small: Eigen packs the matrices of a product into memory on
+// the stack only if a packed panel is not above 128 KiB (EIGEN_STACK_ALLOCATION_LIMIT). A product of one row packs
+// nothing.
 #include <gtest/gtest.h>
 
 #include <cstddef>

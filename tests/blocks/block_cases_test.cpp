@@ -71,8 +71,11 @@ TYPED_TEST_SUITE(BlockCases, Scalars);
 
 TYPED_TEST(BlockCases, AlphaScalesTheSkipPathAndTheNormIsOfTheSum) {  // B93
   using T = TypeParam;
-  const auto f = evenkeel::sublayer([](const auto&) { return Row<T>{{1, -1, 0}}; },
-                                    [](const auto& dy, const auto&) { return 0 * dy; });
+  const auto f = evenkeel::sublayer(
+      [](const auto&) {
+        return Row<T>{{1, -1, 0}};
+      },
+      [](const auto& dy, const auto&) { return 0 * dy; });
   const Residual<LayerNorm<T>, std::remove_const_t<decltype(f)>> block(f, {.trunk = this->norm(3)}, {.alpha = 2});
   this->expect_row(block.forward(Row<T>{{1, 3, 5}}), {-1.0190487, -0.3396829, 1.3587317});
 }

@@ -156,8 +156,8 @@ TEST(PlacementsOf, AreDeducedFromNormAndSublayer) {
   const auto f = times(2);
   static_assert(std::is_same_v<decltype(PreNorm(norm, f)), PreNorm<LayerNorm<float>, TimesSublayer>>);
   static_assert(std::is_same_v<decltype(PostNorm(norm, f)), PostNorm<LayerNorm<float>, TimesSublayer>>);
-  static_assert(std::is_same_v<decltype(PreNorm(RMSNorm<double>(features), times(2))),
-                               PreNorm<RMSNorm<double>, TimesSublayer>>);
+  static_assert(
+      std::is_same_v<decltype(PreNorm(RMSNorm<double>(features), times(2))), PreNorm<RMSNorm<double>, TimesSublayer>>);
   const PreNorm block(norm, f);
   static_assert(std::is_same_v<decltype(PreNorm(block)), PreNorm<LayerNorm<float>, TimesSublayer>>, "a copy");
 }

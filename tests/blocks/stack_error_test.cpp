@@ -146,10 +146,10 @@ TEST_F(StackError, ADxOfAnotherShapeOrOrder) {
     std::vector<double> memory(100, 7);  // behind the two rows too
     const TensorView<double> wrong(memory.data(), {2, features});
     Eigen::MatrixXd columns = Eigen::MatrixXd::Constant(rows, features, 7);
-    EXPECT_TRUE(contains(error_of([&] { stack.backward_into(dy, saved, wrong); }),
-                         "dx has shape [2, 5], expected [4, 5]"));
-    EXPECT_TRUE(contains(error_of([&] { stack.backward_into(dy, saved, columns); }),
-                         "dx is column-major, expected row-major"));
+    EXPECT_TRUE(
+        contains(error_of([&] { stack.backward_into(dy, saved, wrong); }), "dx has shape [2, 5], expected [4, 5]"));
+    EXPECT_TRUE(
+        contains(error_of([&] { stack.backward_into(dy, saved, columns); }), "dx is column-major, expected row-major"));
     EXPECT_EQ(memory, std::vector<double>(100, 7));
     EXPECT_TRUE((columns.array() == 7).all());
   });
@@ -232,9 +232,7 @@ TEST(StackTensors, AreOfAnyRankAndEitherOrder) {
 
 // ---------------------------------------------------------------- cases that broke other libraries
 
-double deviation_of(const Row& row) {
-  return std::sqrt((row.array() - row.mean()).square().mean());
-}
+double deviation_of(const Row& row) { return std::sqrt((row.array() - row.mean()).square().mean()); }
 
 TEST(StackCases, APreNormStackEndsWithANorm) {  // B95
   const Block block = PreNorm(LayerNorm(4), times(0));

@@ -1,6 +1,7 @@
 // Tests of blocks/stack.hpp: blocks one after another, the final norm, what is saved, and parameters.
 //
-// F is y = factor * x^2, whose bits do not depend on where a matrix lies: a stack is compared with its blocks bit for bit.
+// F is y = factor * x^2, whose bits do not depend on where a matrix lies: a stack is compared with its blocks bit for
+// bit.
 #include "evenkeel/blocks/stack.hpp"
 
 #include <gtest/gtest.h>
@@ -308,14 +309,14 @@ TEST(Stack, ACopyHasParametersAndGradientsOfItsOwn) {
   Stack stack(mixed_blocks(), LayerNorm(features)), copy = stack;
   const Matrix x = random_matrix(1), y = stack.forward(x);
   Stack::Saved saved;
-  for_each_parameter(copy, [](const std::string&, Parameter<double>& parameter) { parameter.mutable_values()[0] += 1; });
+  for_each_parameter(copy,
+                     [](const std::string&, Parameter<double>& parameter) { parameter.mutable_values()[0] += 1; });
   EXPECT_EQ(stack.forward(x), y);
   EXPECT_NE(copy.forward(x), y);
   copy.forward(x, saved);
   copy.backward(x, saved);
-  for_each_parameter(stack, [](const std::string& path, const auto& parameter) {
-    EXPECT_FALSE(parameter.has_gradient()) << path;
-  });
+  for_each_parameter(
+      stack, [](const std::string& path, const auto& parameter) { EXPECT_FALSE(parameter.has_gradient()) << path; });
   copy = stack;
   EXPECT_EQ(copy.forward(x), y);
 }

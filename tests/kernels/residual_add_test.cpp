@@ -164,8 +164,8 @@ TYPED_TEST(ResidualAdd, GivesTheSameBitsAtAnyAddress) {
       std::vector<T> moved_x(at_x), moved_d(at_d), s(at_s + n, T(99));
       moved_x.insert(moved_x.end(), x.begin(), x.end());
       moved_d.insert(moved_d.end(), d.begin(), d.end());
-      this->run({moved_x.data() + at_x, moved_d.data() + at_d, s.data() + at_s, this->alpha, this->lambda, 1, n, n, n,
-                 n});
+      this->run(
+          {moved_x.data() + at_x, moved_d.data() + at_d, s.data() + at_s, this->alpha, this->lambda, 1, n, n, n, n});
       EXPECT_EQ(std::vector<T>(s.begin() + at_s, s.end()), expected);
       EXPECT_EQ(std::count(s.begin(), s.begin() + at_s, T(99)), at_s);
     }
@@ -233,7 +233,9 @@ TYPED_TEST(ResidualAdd, NaNAndInfinityStayInTheirElement) {
       if (j == at || j == n - 1 - at) {
         const T expected = this->sum_of(this->alpha, x[j], this->lambda, d[j]);
         EXPECT_EQ(std::isnan(s[j]), std::isnan(expected));
-        if (!std::isnan(expected)) { EXPECT_EQ(s[j], expected); }
+        if (!std::isnan(expected)) {
+          EXPECT_EQ(s[j], expected);
+        }
       } else {
         EXPECT_EQ(s[j], finite[j]);
       }
@@ -244,7 +246,8 @@ TYPED_TEST(ResidualAdd, NaNAndInfinityStayInTheirElement) {
 TYPED_TEST(ResidualAdd, OverflowAndUnderflowAreThoseOfTheFormula) {
   using T = typename TypeParam::Scalar;
   const T big = std::numeric_limits<T>::max(), small = std::numeric_limits<T>::denorm_min();
-  const std::vector<T> x = {big, big, -big, small, small, T(0), T(-0.0)}, d = {big, -big, -big, small, -small, 0, T(-0.0)};
+  const std::vector<T> x = {big, big, -big, small, small, T(0), T(-0.0)},
+                       d = {big, -big, -big, small, -small, 0, T(-0.0)};
   std::vector<T> s(x.size());
   const Index n = static_cast<Index>(x.size());
   this->run({x.data(), d.data(), s.data(), 1, 1, 1, n, n, n, n});

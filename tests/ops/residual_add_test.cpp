@@ -212,8 +212,7 @@ testing::AssertionResult contains(const std::string& text, const std::string& pa
 
 TEST(ResidualAddIntoError, NamesTheShapeOfTheBranch) {
   RowMatrix<float> x(4, 8), d(4, 7), s(4, 8);
-  EXPECT_EQ(error_of(x, d, s),
-            "evenkeel::residual_add_into: d has shape [4, 7], expected [4, 8] (the shape of x)");
+  EXPECT_EQ(error_of(x, d, s), "evenkeel::residual_add_into: d has shape [4, 7], expected [4, 8] (the shape of x)");
 }
 
 TEST(ResidualAddIntoError, NamesTheShapeOfTheSumAndWritesNothing) {
@@ -259,8 +258,9 @@ TEST(ResidualAddIntoError, RefusesGapsThatNoRowStrideDescribes) {
   const TensorView<float> gaps(memory.data(), {2, 3, 8}, {40, 8, 1}, StorageOrder::row_major);
   const TensorView<float> sparse(memory.data(), {2, 3, 8}, {48, 16, 2}, StorageOrder::row_major);
   const std::string text = "evenkeel::residual_add_into: ";
-  EXPECT_EQ(error_of(gaps, dense, s), text + "x has stride 40 along axis 0, expected 24: axes that are taken "
-                                                 "together have no gaps (x has shape [2, 3, 8])");
+  EXPECT_EQ(error_of(gaps, dense, s), text +
+                                          "x has stride 40 along axis 0, expected 24: axes that are taken "
+                                          "together have no gaps (x has shape [2, 3, 8])");
   EXPECT_TRUE(contains(error_of(dense, gaps, s), "d has stride 40 along axis 0, expected 24"));
   EXPECT_TRUE(contains(error_of(dense, dense, gaps), "s has stride 40 along axis 0, expected 24"));
   EXPECT_TRUE(contains(error_of(dense, dense, sparse), "s has stride 2 between the elements of axis 2"));

@@ -1,5 +1,5 @@
-// Checks residual/residual.hpp against PyTorch's autograd: every block_* case of tests/data/torch. Two files use it, one
-// for float and one for double, to keep each short to compile.
+// Checks residual/residual.hpp against PyTorch's autograd: every block_* case of tests/data/torch. Two files use it,
+// one for float and one for double, to keep each short to compile.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,9 @@ struct CaseBlock {
   using Block = evenkeel::Residual<N, evenkeel::FeedForward<Scalar>>;
 
   explicit CaseBlock(const ReferenceCase& reference)
-      : names({{"sublayer.up.weight", "w1"}, {"sublayer.up.bias", "b1"}, {"sublayer.down.weight", "w2"},
+      : names({{"sublayer.up.weight", "w1"},
+               {"sublayer.up.bias", "b1"},
+               {"sublayer.down.weight", "w2"},
                {"sublayer.down.bias", "b2"}}),
         block(make(reference)) {
     for_each_parameter(block, [&](const std::string& path, Parameter<Scalar>& parameter) {
@@ -71,13 +73,14 @@ struct CaseBlock {
     const auto hidden = static_cast<Index>(reference.inputs.at("w1").shape[0]);
     const auto features = static_cast<Index>(reference.inputs.at("w1").shape[1]);
     const auto norm = [&](const char* place) {
-      return places.count(place) ? std::optional<N>(std::in_place, features, typename N::Settings{.eps = reference.eps()})
-                                 : std::nullopt;
+      return places.count(place)
+                 ? std::optional<N>(std::in_place, features, typename N::Settings{.eps = reference.eps()})
+                 : std::nullopt;
     };
-    return Block(evenkeel::FeedForward<Scalar>(features, hidden),
-                 {.in = norm("norm_in"), .branch = norm("norm_branch"), .skip = norm("norm_skip"),
-                  .trunk = norm("norm_trunk")},
-                 {.alpha = reference.attributes.at("alpha").get<double>()});
+    return Block(
+        evenkeel::FeedForward<Scalar>(features, hidden),
+        {.in = norm("norm_in"), .branch = norm("norm_branch"), .skip = norm("norm_skip"), .trunk = norm("norm_trunk")},
+        {.alpha = reference.attributes.at("alpha").get<double>()});
   }
 
   std::map<std::string, std::string> places, names;

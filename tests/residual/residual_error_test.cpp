@@ -156,8 +156,9 @@ TEST_F(ResidualError, ADyOfAnotherShapeOrOrder) {
     EXPECT_EQ(error_of([&] { block.leave_backward(wrong, saved, dx); }), shape);
     EXPECT_EQ(error_of([&] { block.enter_backward(wrong, saved, dx); }), shape);
     EXPECT_EQ(error_of([&] { block.backward(columns, saved); }),
-              backward_error + "dy is column-major, expected row-major as the x that was saved is (copy into a tensor of "
-                               "that order first)");
+              backward_error +
+                  "dy is column-major, expected row-major as the x that was saved is (copy into a tensor of "
+                  "that order first)");
     EXPECT_TRUE((dx.array() == 7).all());
   });
 }

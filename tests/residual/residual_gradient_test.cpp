@@ -165,7 +165,8 @@ TYPED_TEST(ResidualFormula, TrainingAndEveryGradientMatchDualNumbersWithEveryCom
 TYPED_TEST(ResidualFormula, ParametersAreVisitedInTheOrderOfTheirUse) {
   const auto block = random_block<TypeParam>({true, true, true, true, 1, 1});
   std::vector<std::string> paths, expected;
-  for_each_parameter(block, [&](const std::string& path, const auto&) { paths.push_back(path); }, "b.");
+  for_each_parameter(
+      block, [&](const std::string& path, const auto&) { paths.push_back(path); }, "b.");
   const bool has_beta = std::is_same_v<TypeParam, evenkeel::LayerNorm<double>>;
   const auto norm = [&](const std::string& name) {
     expected.push_back("b." + name + ".gamma");

@@ -110,12 +110,13 @@ struct SquareInto {
   void forward_into(const TensorView<const double>& x, const TensorView<double>& y, const Context&) const {
     for_each(x, [&](Index i) { y.data()[i] = x.data()[i] * x.data()[i]; });
   }
-  void forward_into(const TensorView<const double>& x, const TensorView<double>& y, Saved& saved, const Context& c) const {
+  void forward_into(const TensorView<const double>& x, const TensorView<double>& y, Saved& saved,
+                    const Context& c) const {
     saved.x = x;
     forward_into(x, y, c);
   }
-  void backward_into(const TensorView<const double>& dy, const Saved& saved,
-                     const evenkeel::TensorGradient<double>& dx, const Context&) const {
+  void backward_into(const TensorView<const double>& dy, const Saved& saved, const evenkeel::TensorGradient<double>& dx,
+                     const Context&) const {
     for_each(dy, [&](Index i) { dx.view().data()[i] = 2 * saved.x.data()[i] * dy.data()[i]; });
   }
   std::size_t workspace_bytes(const Shape&) const { return 0; }
@@ -322,7 +323,8 @@ std::string error_of(const Call& call) {
 
 TEST(ResidualSublayer, ThatReturnsAnotherShapeIsRefused) {
   const std::string text =
-      "evenkeel::Residual: what the sublayer returned has shape [3, 5], expected [3, 4] (the shape of what it was given)";
+      "evenkeel::Residual: what the sublayer returned has shape [3, 5], expected [3, 4] (the shape of what it was "
+      "given)";
   const Matrix x = random_matrix(1);
   for (int slots = 0; slots < 16; ++slots) {
     auto block = random_block(Misshapen{1, 0}, slots);
@@ -342,9 +344,10 @@ TEST(ResidualSublayer, ThatReturnsAGradientOfAnotherShapeIsRefused) {
   auto block = random_block(Misshapen{0, 1}, 0);
   decltype(block)::Saved saved;
   block.forward(x, saved);
-  EXPECT_EQ(error_of([&] { block.backward(x, saved); }),
-            "evenkeel::Residual: what the sublayer returned has shape [3, 5], expected [3, 4] (the shape of what it was "
-            "given)");
+  EXPECT_EQ(
+      error_of([&] { block.backward(x, saved); }),
+      "evenkeel::Residual: what the sublayer returned has shape [3, 5], expected [3, 4] (the shape of what it was "
+      "given)");
 }
 
 }  // namespace

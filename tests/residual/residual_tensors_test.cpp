@@ -81,8 +81,11 @@ class ResidualTensors : public testing::Test {
     expect_elements(other.forward(other_x, other_saved), y);
     expect_elements(other.backward(other_dy, other_saved), dx);
     std::vector<double> gradients, expected;
-    for_each_parameter(other, [&](auto, const auto& p) { gradients.insert(gradients.end(), p.gradient().begin(), p.gradient().end()); });
-    for_each_parameter(block, [&](auto, const auto& p) { expected.insert(expected.end(), p.gradient().begin(), p.gradient().end()); });
+    for_each_parameter(other, [&](auto, const auto& p) {
+      gradients.insert(gradients.end(), p.gradient().begin(), p.gradient().end());
+    });
+    for_each_parameter(
+        block, [&](auto, const auto& p) { expected.insert(expected.end(), p.gradient().begin(), p.gradient().end()); });
     EXPECT_EQ(gradients, expected);
   }
   /// The elements of `got` in the order of its memory are those of `expected` in its.
@@ -207,10 +210,12 @@ TEST_F(ResidualTensors, ViewsOfPlainPointers) {
   std::vector<double> other_y(rows * features), other_dx(rows * features);
   const evenkeel::Shape shape{2, 3, features};
   other.forward_into(TensorView<const double>(x.data(), shape), TensorView<double>(other_y.data(), shape), other_saved);
-  other.backward_into(TensorView<const double>(dy.data(), shape), other_saved, TensorView<double>(other_dx.data(), shape));
+  other.backward_into(TensorView<const double>(dy.data(), shape), other_saved,
+                      TensorView<double>(other_dx.data(), shape));
   expect_elements(other_y, y);
   expect_elements(other_dx, dx);
-  std::as_const(other).forward_into(TensorView<const double>(x.data(), shape), TensorView<double>(other_dx.data(), shape));
+  std::as_const(other).forward_into(TensorView<const double>(x.data(), shape),
+                                    TensorView<double>(other_dx.data(), shape));
   expect_elements(other_dx, y);
 }
 

@@ -33,8 +33,8 @@ static_assert(!Norm<evenkeel::Linear<float>> && !Norm<Block> && !Norm<float>);
 
 template <class F>
 constexpr bool is_sublayer_of_every_tensor =
-    Sublayer<F, Matrix> && Sublayer<F, MatrixMap> && Sublayer<F, Eigen::MatrixXf> && Sublayer<F, Eigen::VectorXf> &&
-    Sublayer<F, Tensor3> && Sublayer<F, Eigen::TensorMap<const Tensor3>> && Sublayer<F, Eigen::Block<Matrix>>;
+    Sublayer<F, Matrix>&& Sublayer<F, MatrixMap>&& Sublayer<F, Eigen::MatrixXf>&& Sublayer<F, Eigen::VectorXf>&&
+        Sublayer<F, Tensor3>&& Sublayer<F, Eigen::TensorMap<const Tensor3>>&& Sublayer<F, Eigen::Block<Matrix>>;
 static_assert(is_sublayer_of_every_tensor<evenkeel::Linear<float>>);
 static_assert(is_sublayer_of_every_tensor<evenkeel::FeedForward<float>>);
 static_assert(is_sublayer_of_every_tensor<Block>);

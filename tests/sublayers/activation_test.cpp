@@ -35,7 +35,9 @@ T expected(Activation activation, const T& x) {
   return {};
 }
 
-std::string name(Activation activation) { return std::vector{"relu", "gelu", "gelu_tanh"}.at(static_cast<int>(activation)); }
+std::string name(Activation activation) {
+  return std::vector{"relu", "gelu", "gelu_tanh"}.at(static_cast<int>(activation));
+}
 
 template <class T>
 std::vector<T> activated(Activation activation, const std::vector<T>& x) {

@@ -126,7 +126,8 @@ TEST(FeedForwardTensors, NamesItsParametersInTheOrderOfTheirUse) {
   FeedForward no_bias(4, 6, {.with_bias = false});
   std::vector<std::string> paths, without_bias;
   for_each_parameter(f, [&](const std::string& path, const auto&) { paths.push_back(path); });
-  for_each_parameter(no_bias, [&](const std::string& path, const auto&) { without_bias.push_back(path); }, "f.");
+  for_each_parameter(
+      no_bias, [&](const std::string& path, const auto&) { without_bias.push_back(path); }, "f.");
   EXPECT_EQ(paths, (std::vector<std::string>{"up.weight", "up.bias", "down.weight", "down.bias"}));
   EXPECT_EQ(without_bias, (std::vector<std::string>{"f.up.weight", "f.down.weight"}));
 }
@@ -171,7 +172,8 @@ class FeedForwardError : public testing::Test {
 
 TEST_F(FeedForwardError, NamesTheShapeOfX) {
   const RowMatrix wrong(3, 5);
-  const std::string text = "evenkeel::FeedForward::forward: x has shape [3, 5], expected [3, 4] (the shape of the input)";
+  const std::string text =
+      "evenkeel::FeedForward::forward: x has shape [3, 5], expected [3, 4] (the shape of the input)";
   EXPECT_EQ(error_of([&] { f.forward(wrong); }), text);
   EXPECT_EQ(error_of([&] { f.forward(wrong, saved); }), text);
 }

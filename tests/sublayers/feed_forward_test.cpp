@@ -28,12 +28,15 @@ struct Kind {
   Activation activation;
   bool with_bias;
 };
-const std::vector<Kind> kinds = {{"gelu", Activation::gelu, true},           {"gelu_tanh", Activation::gelu_tanh, true},
-                                 {"relu", Activation::relu, true},           {"gelu, no bias", Activation::gelu, false},
+const std::vector<Kind> kinds = {{"gelu", Activation::gelu, true},
+                                 {"gelu_tanh", Activation::gelu_tanh, true},
+                                 {"relu", Activation::relu, true},
+                                 {"gelu, no bias", Activation::gelu, false},
                                  {"relu, no bias", Activation::relu, false}};
 
 template <class T>
-T (*oracle_activation(Activation activation))(const T&) {
+T (*oracle_activation(Activation activation))
+(const T&) {
   switch (activation) {
     case Activation::relu:
       return oracle::relu<T>;
@@ -60,9 +63,8 @@ evenkeel::FeedForward<T> random_feed_forward(const Kind& kind) {
 template <class T>
 std::vector<Reals> oracle_inputs(const std::vector<T>& x, const evenkeel::FeedForward<T>& f) {
   std::vector<Reals> inputs = {oracle::widen(x)};
-  for_each_parameter(f, [&](const std::string&, const auto& parameter) {
-    inputs.push_back(oracle::widen(parameter.values()));
-  });
+  for_each_parameter(
+      f, [&](const std::string&, const auto& parameter) { inputs.push_back(oracle::widen(parameter.values())); });
   return inputs;
 }
 

@@ -71,8 +71,9 @@ TEST(FunctionSublayer, TakesTensors) {
 
 TEST(FunctionSublayer, CallablesMayReturnTensorsAndHoldState) {
   const RowMatrix weight = random_matrix(3, 4, 8);
-  const auto f = evenkeel::sublayer([weight](const auto& x) -> RowMatrix { return x.cwiseProduct(weight); },
-                                    [weight](const auto& dy, const auto&) -> RowMatrix { return dy.cwiseProduct(weight); });
+  const auto f =
+      evenkeel::sublayer([weight](const auto& x) -> RowMatrix { return x.cwiseProduct(weight); },
+                         [weight](const auto& dy, const auto&) -> RowMatrix { return dy.cwiseProduct(weight); });
   const RowMatrix x = random_matrix(3, 4, 9), dy = random_matrix(3, 4, 10);
   decltype(f)::Saved saved;
   EXPECT_EQ(f.forward(x, saved), x.cwiseProduct(weight));
@@ -109,14 +110,14 @@ TEST(FunctionSublayer, ABackwardNeedsAForward) {
     f.backward(random_matrix(2, 3, 1), saved);
     FAIL();
   } catch (const std::logic_error& error) {
-    EXPECT_STREQ(error.what(),
-                 "evenkeel::FunctionSublayer::backward: saved is empty, expected the Saved of a forward(x, saved) call");
+    EXPECT_STREQ(
+        error.what(),
+        "evenkeel::FunctionSublayer::backward: saved is empty, expected the Saved of a forward(x, saved) call");
   }
 }
 
 TEST(FunctionSublayer, RefusesADyOfAnotherShapeOrOrder) {
-  auto f = evenkeel::sublayer([](const auto& x) { return 2 * x; },
-                              [](const auto& dy, const auto&) { return 2 * dy; });
+  auto f = evenkeel::sublayer([](const auto& x) { return 2 * x; }, [](const auto& dy, const auto&) { return 2 * dy; });
   const RowMatrix x = random_matrix(3, 4, 1), other_shape = random_matrix(2, 4, 2);
   const Eigen::MatrixXd other_order = random_matrix(3, 4, 3);
   decltype(f)::Saved saved;

@@ -107,8 +107,7 @@ class LinearError : public testing::Test {
 
 TEST_F(LinearError, NamesTheLastAxisOfX) {
   const RowMatrix wrong(3, 5);
-  const std::string text =
-      "evenkeel::Linear::forward: last axis of x has 5 elements, expected 4 (x has shape [3, 5])";
+  const std::string text = "evenkeel::Linear::forward: last axis of x has 5 elements, expected 4 (x has shape [3, 5])";
   EXPECT_EQ(error_of([&] { linear.forward(wrong); }), text);
   EXPECT_EQ(error_of([&] { linear.forward(wrong, saved); }), text);
   EXPECT_EQ(error_of([&] { linear.forward_into(wrong, y); }), text);
@@ -127,8 +126,9 @@ TEST_F(LinearError, RefusesFeaturesThatAreNotContiguous) {
                   .starts_with("evenkeel::Linear::forward: x has stride 3 between the elements of axis 1, expected "
                                "contiguous elements along the "));
   Eigen::MatrixXf column_y = Eigen::MatrixXf::Constant(3, 2, 7);
-  EXPECT_TRUE(error_of([&] { linear.forward_into(x, column_y); })
-                  .starts_with("evenkeel::Linear::forward: y has stride 3 between the elements of axis 1"));
+  EXPECT_TRUE(error_of([&] {
+                linear.forward_into(x, column_y);
+              }).starts_with("evenkeel::Linear::forward: y has stride 3 between the elements of axis 1"));
   EXPECT_TRUE((y.array() == 7).all() && (column_y.array() == 7).all());
 }
 
@@ -141,8 +141,7 @@ TEST_F(LinearError, RefusesYThatOverlapsX) {
 }
 
 TEST_F(LinearError, ABackwardNeedsAForward) {
-  const std::string text =
-      "evenkeel::Linear::backward: saved is empty, expected the Saved of a forward(x, saved) call";
+  const std::string text = "evenkeel::Linear::backward: saved is empty, expected the Saved of a forward(x, saved) call";
   EXPECT_EQ(error_of<std::logic_error>([&] { linear.backward(dy, saved); }), text);
   EXPECT_EQ(error_of<std::logic_error>([&] { linear.backward_into(dy, saved, {}); }), text);
 }
@@ -160,7 +159,9 @@ TEST_F(LinearError, RefusesDxThatOverlapsXOrDy) {
   std::vector<float> memory(20);
   const TensorView<float> dx(memory.data() + 2, {3, 4});
   linear.forward_into(x, y, saved);
-  EXPECT_EQ(error_of([&] { linear.backward_into(TensorView<const float>(memory.data(), {3, 2}), saved, dx); }),
+  EXPECT_EQ(error_of([&] {
+              linear.backward_into(TensorView<const float>(memory.data(), {3, 2}), saved, dx);
+            }),
             "evenkeel::Linear::backward: dx overlaps dy in memory, expected memory of its own");
   EXPECT_FALSE(linear.weight().has_gradient());
 }

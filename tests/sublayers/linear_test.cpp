@@ -106,8 +106,7 @@ TYPED_TEST(LinearOf, GradientsMatchDualNumbers) {
     const Reals upstream = oracle::widen(flat(dy));
     const auto terms = static_cast<long double>(std::max(s.rows, s.out));
     EXPECT_TRUE(within_ulp(flat(dx), gradient(inputs, 0, oracle_of(s), upstream), 4 + terms));
-    EXPECT_TRUE(
-        within_ulp(linear.weight().gradient(), gradient(inputs, 1, oracle_of(s), upstream), 4 + terms));
+    EXPECT_TRUE(within_ulp(linear.weight().gradient(), gradient(inputs, 1, oracle_of(s), upstream), 4 + terms));
     if (s.with_bias) {
       EXPECT_TRUE(within_ulp(linear.bias().gradient(), gradient(inputs, 2, oracle_of(s), upstream), 4 + terms));
     }
@@ -241,7 +240,8 @@ TEST(Linear, WithoutBiasHasNoneInItsParametersAndGradients) {
   evenkeel::Linear<float>::Saved saved;
   linear.forward(x, saved);
   linear.backward(dy, saved);
-  for_each_parameter(linear, [&](const std::string& path, const auto&) { paths.push_back(path); }, "f.");
+  for_each_parameter(
+      linear, [&](const std::string& path, const auto&) { paths.push_back(path); }, "f.");
   EXPECT_EQ(paths, std::vector<std::string>{"f.weight"});
   EXPECT_TRUE(linear.bias().is_absent());
   EXPECT_FALSE(linear.bias().has_gradient());

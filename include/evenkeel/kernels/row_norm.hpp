@@ -8,9 +8,14 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Bytes of all rows together from which on they are taken to come from beyond the L2 cache, and are prefetched: a loop
-/// that computes has fewer loads under way than one that copies. Closer by, prefetching costs more than it saves.
-inline constexpr Index prefetch_from_bytes = Index{4} << 20;
+/// Whether rows are prefetched: where all of them together (`arrays` of them) come from beyond the L2 cache, as a loop
+/// that computes has fewer loads under way than one that copies. Closer by it costs more than it saves; so it does for
+/// longer rows than 4 KiB, which the hardware's own prefetching follows well. Measured on AMD Zen 4.
+template <class T>
+inline bool is_prefetched(Index arrays, Index rows, Index features) noexcept {
+  const Index row_bytes = features * static_cast<Index>(sizeof(T));
+  return arrays * rows * row_bytes >= (Index{4} << 20) && row_bytes <= 4096;
+}
 
 /// One block of a row of constants, which stands for gamma (1) or beta (0) where there is none.
 template <class T, int Value>

@@ -310,8 +310,8 @@ inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features)
 template <class Arch, template <class, class, bool> class NormRow, class T>
 inline void row_norm_backward(const RowNormBackward<T>& a) noexcept {
   if (a.features == 0) return;
-  const bool prefetches =
-      a.dx && 3 * a.rows * a.features * static_cast<Index>(sizeof(T)) >= prefetch_from_bytes;
+  // Groups of shorter rows are so small that the next one is asked for too late.
+  const bool prefetches = a.dx && is_prefetched<T>(3, a.rows, a.features) && a.features >= 256;
   if (a.dgamma || a.dbeta) {
     prefetches ? all_gradients<Arch, NormRow, T, true>(a) : all_gradients<Arch, NormRow, T, false>(a);
   } else if (a.dx) {

@@ -72,7 +72,7 @@ class RowNormForwardPass {
   explicit RowNormForwardPass(const RowNormForward<T>& args) noexcept
       : a_(args),
         inv_n_(1 / static_cast<Wide<T>>(args.features)),
-        ahead_(std::max<Index>(1024, args.features <= 4096 ? args.x_stride : 0)) {}
+        ahead_(std::max<Index>(1024, args.x_stride)) {}
 
   void run() noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(T));
@@ -180,8 +180,8 @@ template <class Arch, template <class, class, bool> class NormRow, class T, bool
 template <class Arch, template <class, class, bool> class NormRow, class T>
 inline void row_norm_forward(const RowNormForward<T>& a) noexcept {
   if (a.rows == 0 || a.features == 0) return;
-  const Index bytes = 2 * a.rows * a.features * static_cast<Index>(sizeof(T));
-  bytes < prefetch_from_bytes ? normalize_rows<Arch, NormRow, T, false>(a) : normalize_rows<Arch, NormRow, T, true>(a);
+  is_prefetched<T>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, T, true>(a)
+                                          : normalize_rows<Arch, NormRow, T, false>(a);
 }
 
 }  // namespace kernels

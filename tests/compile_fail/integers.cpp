@@ -1,0 +1,4 @@
+// expect: evenkeel: norms take tensors of float or double
+#include "evenkeel/ops/layer_norm.hpp"
+
+void f(const Eigen::MatrixXi& x) { evenkeel::layer_norm(x); }
