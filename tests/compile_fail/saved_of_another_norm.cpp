@@ -1,4 +1,4 @@
-// expect: no known conversion.*Saved
+// expect: (cannot convert|no known conversion).*Saved
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
 

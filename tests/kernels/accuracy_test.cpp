@@ -92,8 +92,10 @@ TYPED_TEST(Accuracy, HoldsForEveryMagnitudeOfXAndDy) {
       auto d = random_data<T>(9, 100, 47);
       d.x = normal_vector<T>(d.x.size(), 53, 0, x_magnitude);
       for (T& value : d.dy) value *= static_cast<T>(dy_magnitude);
-      d.eps = 0;
-      this->expect_contract(d);
+      for (const double eps : {0.0, x_magnitude * x_magnitude}) {  // none, and one that halves the variance's share
+        d.eps = eps;
+        this->expect_contract(d);
+      }
     }
   }
 }
