@@ -55,8 +55,8 @@ void print_row(const Times& times, const Shape& shape, const std::string& direct
   const Entry copy = entry("copy", "copy");
   if (!times.has(copy)) return;
   const double copy_ns = times.median(copy);
-  const double bytes = static_cast<double>((direction == "forward" ? 2 : 3) * shape.rows * shape.features) *
-                       (type == "f32" ? 4 : 8);
+  const double bytes =
+      static_cast<double>((direction == "forward" ? 2 : 3) * shape.rows * shape.features) * (type == "f32" ? 4 : 8);
   std::printf("| %-18s | %7.1f |", shape.name().c_str(), bytes / copy_ns);
   for (const char* norm : {"layer_norm", "rms_norm"}) {
     const Entry ours = entry(norm, "evenkeel");
@@ -65,7 +65,8 @@ void print_row(const Times& times, const Shape& shape, const std::string& direct
                 100 * copy_ns / ns, ns / copy_ns, 100 * times.spread(ours));
     for (const char* by : {"naive", "eigen"}) std::printf(" %5.2f |", times.median(entry(norm, by)) / copy_ns);
   }
-  std::printf(" %4.2f |\n", times.median(entry("rms_norm", "evenkeel")) / times.median(entry("layer_norm", "evenkeel")));
+  std::printf(" %4.2f |\n",
+              times.median(entry("rms_norm", "evenkeel")) / times.median(entry("layer_norm", "evenkeel")));
 }
 
 void print_table(const Times& times, const std::string& direction, const std::string& type) {
@@ -73,11 +74,14 @@ void print_table(const Times& times, const std::string& direction, const std::st
     return e.direction == direction && e.type == type && times.has(e);
   });
   if (!any) return;
-  std::printf("\n%s, %s, one thread. LN, RMS: evenkeel's LayerNorm and RMSNorm; x copy: time as a multiple of the streaming %s of\n"
-              "the same bytes (median of the repetitions, half interquartile range); %% copy: share of the copy's speed.\n\n",
-              direction.c_str(), type.c_str(), direction == "forward" ? "copy y = a*x" : "sum dx = a*x + b*dy");
-  std::printf("| rows x features    | copy GB/s | LN ns/row | LN GB/s | %% copy | LN x copy | naive LN | Eigen LN |"
-              " RMS ns/row | RMS GB/s | %% copy | RMS x copy | naive RMS | Eigen RMS | RMS/LN |\n");
+  std::printf(
+      "\n%s, %s, one thread. LN, RMS: evenkeel's LayerNorm and RMSNorm; x copy: time as a multiple of the streaming %s "
+      "of\n"
+      "the same bytes (median of the repetitions, half interquartile range); %% copy: share of the copy's speed.\n\n",
+      direction.c_str(), type.c_str(), direction == "forward" ? "copy y = a*x" : "sum dx = a*x + b*dy");
+  std::printf(
+      "| rows x features    | copy GB/s | LN ns/row | LN GB/s | %% copy | LN x copy | naive LN | Eigen LN |"
+      " RMS ns/row | RMS GB/s | %% copy | RMS x copy | naive RMS | Eigen RMS | RMS/LN |\n");
   std::printf("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Shape& shape : shapes()) print_row(times, shape, direction, type);
 }

@@ -33,8 +33,8 @@ struct Shape {
 
 inline const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
-      {1, 768},     {32, 768},     {256, 768}, {256, 768, true}, {256, 768, false, 3}, {256, 769},  {4096, 768},
-      {4096, 769},  {512, 4096},   {4096, 4096}, {65536, 64},    {65536, 128},         {16, 65536},
+      {1, 768},    {32, 768},   {256, 768},   {256, 768, true}, {256, 768, false, 3}, {256, 769},  {4096, 768},
+      {4096, 769}, {512, 4096}, {4096, 4096}, {65536, 64},      {65536, 128},         {16, 65536},
   };
   return all;
 }
@@ -90,20 +90,11 @@ class Data {
   Problem<T> view(const Shape& s) {
     const Index o = s.misaligned_by;
     if (s.sorted) sort_rows(s);
-    return {s.rows,
-            s.features,
-            s.sorted ? sorted_->at(0) : x_.at(o),
-            dy_.at(o),
-            gamma_.at(o),
-            beta_.at(o),
-            y_.at(o),
-            dx_.at(o),
-            dgamma_.at(o),
-            dbeta_.at(o),
-            mean_.at(0),
-            mean_rest_.at(0),
-            rstd_.at(0),
-            1e-5};
+    return {s.rows,       s.features,   s.sorted ? sorted_->at(0) : x_.at(o),
+            dy_.at(o),    gamma_.at(o), beta_.at(o),
+            y_.at(o),     dx_.at(o),    dgamma_.at(o),
+            dbeta_.at(o), mean_.at(0),  mean_rest_.at(0),
+            rstd_.at(0),  1e-5};
   }
   void sort_rows(const Shape& s) {
     sorted_ = std::make_unique<Buffer<T>>(s.rows * s.features);

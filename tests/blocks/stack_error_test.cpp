@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error_text.hpp"
 #include "evenkeel/blocks/plain_residual.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
@@ -60,16 +61,6 @@ Matrix random_matrix(std::uint64_t seed, Index matrix_rows = rows) {
   return Eigen::Map<const Matrix>(values.data(), matrix_rows, features);
 }
 
-template <class Error = std::invalid_argument, class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 testing::AssertionResult contains(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
@@ -107,8 +98,8 @@ TEST_F(StackError, ABackwardWithoutAForward) {
     Matrix dx(rows, features);
     const std::string text =
         "evenkeel::Stack::backward: saved is empty, expected the Saved of a forward(x, saved) call";
-    EXPECT_EQ(error_of<std::logic_error>([&] { stack.backward(dy, empty); }), text);
-    EXPECT_EQ(error_of<std::logic_error>([&] { stack.backward_into(dy, empty, dx); }), text);
+    EXPECT_EQ(error_text<std::logic_error>([&] { stack.backward(dy, empty); }), text);
+    EXPECT_EQ(error_text<std::logic_error>([&] { stack.backward_into(dy, empty, dx); }), text);
   });
 }
 
@@ -121,12 +112,13 @@ TEST_F(StackError, AYOfAnotherShapeOrOrderOrOverX) {
     const std::string order =
         where + "y is column-major, expected row-major as x is (copy into a tensor of that order first)";
     const std::string overlap = where + "y overlaps x in memory, expected memory of its own";
-    EXPECT_EQ(error_of([&] { stack.forward_into(x, y); }), shape);
-    EXPECT_EQ(error_of([&] { stack.forward_into(x, y, saved); }), shape);
-    EXPECT_EQ(error_of([&] { stack.forward_into(x, columns); }), order);
-    EXPECT_EQ(error_of([&] { stack.forward_into(x, columns, saved); }), order);
-    EXPECT_EQ(error_of([&] { stack.forward_into(x, x); }), overlap);
-    EXPECT_EQ(error_of([&] { stack.forward_into(x, x, saved); }), overlap) << "training in place";
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward_into(x, y); }), shape);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward_into(x, y, saved); }), shape);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward_into(x, columns); }), order);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward_into(x, columns, saved); }), order);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward_into(x, x); }), overlap);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward_into(x, x, saved); }), overlap)
+        << "training in place";
     EXPECT_TRUE((y.array() == 7).all() && (columns.array() == 7).all());
     EXPECT_EQ(x, random_matrix(1));
   });
@@ -135,9 +127,10 @@ TEST_F(StackError, AYOfAnotherShapeOrOrderOrOverX) {
 TEST_F(StackError, ADyOfAnotherShapeOrOrder) {
   for_every_stack([&](Stack& stack, Stack::Saved& saved) {
     const Eigen::MatrixXd columns = dy;
-    EXPECT_EQ(error_of([&] { stack.backward(random_matrix(3, 6), saved); }),
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.backward(random_matrix(3, 6), saved); }),
               "evenkeel::Stack::backward: dy has shape [6, 5], expected [4, 5] (the shape of the x that was saved)");
-    EXPECT_TRUE(contains(error_of([&] { stack.backward(columns, saved); }), "dy is column-major, expected row-major"));
+    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { stack.backward(columns, saved); }),
+                         "dy is column-major, expected row-major"));
   });
 }
 
@@ -146,10 +139,10 @@ TEST_F(StackError, ADxOfAnotherShapeOrOrder) {
     std::vector<double> memory(100, 7);  // behind the two rows too
     const TensorView<double> wrong(memory.data(), {2, features});
     Eigen::MatrixXd columns = Eigen::MatrixXd::Constant(rows, features, 7);
-    EXPECT_TRUE(
-        contains(error_of([&] { stack.backward_into(dy, saved, wrong); }), "dx has shape [2, 5], expected [4, 5]"));
-    EXPECT_TRUE(
-        contains(error_of([&] { stack.backward_into(dy, saved, columns); }), "dx is column-major, expected row-major"));
+    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { stack.backward_into(dy, saved, wrong); }),
+                         "dx has shape [2, 5], expected [4, 5]"));
+    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { stack.backward_into(dy, saved, columns); }),
+                         "dx is column-major, expected row-major"));
     EXPECT_EQ(memory, std::vector<double>(100, 7));
     EXPECT_TRUE((columns.array() == 7).all());
   });
@@ -162,9 +155,9 @@ TEST_F(StackError, AnXOrDyWithGapsBetweenItsFeatures) {
   const std::string text = "has stride 2 between the elements of axis 1";
   for_every_stack([&](Stack& stack, Stack::Saved& saved) {
     Stack::Saved other;
-    EXPECT_TRUE(contains(error_of([&] { stack.forward(gaps); }), text));
-    EXPECT_TRUE(contains(error_of([&] { stack.forward(gaps, other); }), text));
-    EXPECT_TRUE(contains(error_of([&] { stack.backward(gaps, saved); }), text));
+    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { stack.forward(gaps); }), text));
+    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { stack.forward(gaps, other); }), text));
+    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { stack.backward(gaps, saved); }), text));
   });
 }
 
@@ -175,8 +168,10 @@ TEST_F(StackError, AWorkspaceThatIsTooSmall) {
     const Context context{.workspace = memory};
     const std::string sizes =
         "workspace has " + std::to_string(bytes - 1) + " bytes, expected at least " + std::to_string(bytes);
-    EXPECT_EQ(error_of([&] { stack.forward(x, context); }), "evenkeel::Stack::forward: " + sizes);
-    EXPECT_EQ(error_of([&] { stack.backward(dy, saved, context); }), "evenkeel::Stack::backward: " + sizes);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.forward(x, context); }),
+              "evenkeel::Stack::forward: " + sizes);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { stack.backward(dy, saved, context); }),
+              "evenkeel::Stack::backward: " + sizes);
   });
 }
 

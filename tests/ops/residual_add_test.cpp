@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error_text.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "support/random.hpp"
 
@@ -197,12 +198,7 @@ TYPED_TEST(ResidualAddInto, DoesNothingWithoutElements) {
 
 template <class X, class D, class S>
 std::string error_of(const X& x, const D& d, S&& s) {
-  try {
-    residual_add_into(x, d, s);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_text<std::invalid_argument>([&] { residual_add_into(x, d, s); });
 }
 
 testing::AssertionResult contains(const std::string& text, const std::string& part) {

@@ -3,6 +3,11 @@
 // F is y = x^2: its bits do not depend on where a matrix lies, so that everything here is compared to the last bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -243,6 +248,22 @@ TYPED_TEST(ResidualHalves, NeitherXNorDyChanges) {
   }
 }
 
+/// `bytes` at an address that is `offset` behind the start of its memory, with a fence behind.
+class Workspace {
+ public:
+  Workspace(std::size_t bytes, std::size_t offset)
+      : memory_(offset + bytes + fence, std::byte{0x5A}), offset_(offset) {}
+  Context context() { return {.workspace = std::span(memory_).subspan(offset_, memory_.size() - offset_ - fence)}; }
+  bool is_fence_intact() const {
+    return std::all_of(memory_.end() - fence, memory_.end(), [](std::byte b) { return b == std::byte{0x5A}; });
+  }
+
+ private:
+  static constexpr std::size_t fence = 256;
+  std::vector<std::byte> memory_;
+  std::size_t offset_;
+};
+
 TYPED_TEST(ResidualHalves, WorkInAWorkspaceOfTheSizeTheBlockNames) {
   for (int slots = 0; slots < 16; ++slots) {
     auto block = random_block<TypeParam>(slots), other = block;
@@ -250,13 +271,14 @@ TYPED_TEST(ResidualHalves, WorkInAWorkspaceOfTheSizeTheBlockNames) {
     const auto y = other.forward(this->x, other_saved);
     const auto dx = other.backward(this->dy, other_saved);
     for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, std::size_t{33}}) {
-      std::vector<std::byte> memory(offset + block.workspace_bytes(Shape{rows, features}));
-      const Context context{.workspace = std::span(memory).subspan(offset)};
+      Workspace workspace(block.workspace_bytes(Shape{rows, features}), offset);
+      const Context context = workspace.context();
       EXPECT_EQ(std::as_const(block).forward(this->x, context), y) << slots;
       EXPECT_EQ(block.forward(this->x, saved, context), y) << slots;
       zero_gradients(block);
       EXPECT_EQ(block.backward(this->dy, saved, context), dx) << slots;
       EXPECT_EQ(parameter_gradients(block), parameter_gradients(other)) << slots;
+      EXPECT_TRUE(workspace.is_fence_intact()) << slots;
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/error_text.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
@@ -311,16 +312,6 @@ struct Misshapen {
   }
 };
 
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(ResidualSublayer, ThatReturnsAnotherShapeIsRefused) {
   const std::string text =
       "evenkeel::Residual: what the sublayer returned has shape [3, 5], expected [3, 4] (the shape of what it was "
@@ -330,12 +321,12 @@ TEST(ResidualSublayer, ThatReturnsAnotherShapeIsRefused) {
     auto block = random_block(Misshapen{1, 0}, slots);
     decltype(block)::Saved saved;
     Matrix y = Matrix::Constant(rows, features, 7);
-    EXPECT_EQ(error_of([&] { block.forward_into(x, y); }), text) << slots;
-    EXPECT_EQ(error_of([&] { block.forward_into(x, y, saved); }), text) << slots;
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { block.forward_into(x, y); }), text) << slots;
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { block.forward_into(x, y, saved); }), text) << slots;
     EXPECT_TRUE((y.array() == 7).all()) << slots;
     const Matrix wide = Matrix::Zero(rows, features + 1);
-    EXPECT_EQ(error_of([&] { block.leave(x, wide); }), text) << slots;
-    EXPECT_EQ(error_of([&] { block.leave(x, wide, saved); }), text) << slots;
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { block.leave(x, wide); }), text) << slots;
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { block.leave(x, wide, saved); }), text) << slots;
   }
 }
 
@@ -345,7 +336,7 @@ TEST(ResidualSublayer, ThatReturnsAGradientOfAnotherShapeIsRefused) {
   decltype(block)::Saved saved;
   block.forward(x, saved);
   EXPECT_EQ(
-      error_of([&] { block.backward(x, saved); }),
+      error_text<std::invalid_argument>([&] { block.backward(x, saved); }),
       "evenkeel::Residual: what the sublayer returned has shape [3, 5], expected [3, 4] (the shape of what it was "
       "given)");
 }

@@ -1,12 +1,16 @@
 // Tests of sublayers/feed_forward.hpp: the tensors and the workspace it takes, and its errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "core/error_text.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/random.hpp"
@@ -44,16 +48,6 @@ testing::AssertionResult near(const X& got, const RowMatrix& expected) {
   const std::vector<double> values(got.data(), got.data() + got.size());
   return within_ulp(values, std::vector<double>(expected.data(), expected.data() + expected.size()), 8,
                     {expected.cwiseAbs().maxCoeff()});
-}
-
-template <class Error = std::invalid_argument, class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 testing::AssertionResult contains(const std::string& text, const std::string& part) {
@@ -140,6 +134,22 @@ TEST(FeedForwardTensors, TheDefaultIsTheExactGeluWithBias) {
   EXPECT_TRUE(near(f.forward(x), gelu.forward(x)));
 }
 
+/// `bytes` at an address that is `offset` behind the start of its memory, with a fence behind.
+class Workspace {
+ public:
+  Workspace(std::size_t bytes, std::size_t offset)
+      : memory_(offset + bytes + fence, std::byte{0x5A}), offset_(offset) {}
+  Context context() { return {.workspace = std::span(memory_).subspan(offset_, memory_.size() - offset_ - fence)}; }
+  bool is_fence_intact() const {
+    return std::all_of(memory_.end() - fence, memory_.end(), [](std::byte b) { return b == std::byte{0x5A}; });
+  }
+
+ private:
+  static constexpr std::size_t fence = 256;
+  std::vector<std::byte> memory_;
+  std::size_t offset_;
+};
+
 TEST(FeedForwardTensors, WorksInAWorkspaceOfTheSizeItNamesAtAnyAddress) {
   FeedForward f = random_feed_forward(), other = f;
   FeedForward::Saved saved, other_saved;
@@ -147,11 +157,12 @@ TEST(FeedForwardTensors, WorksInAWorkspaceOfTheSizeItNamesAtAnyAddress) {
   const std::size_t bytes = f.workspace_bytes(Shape{3, 4});
   const RowMatrix y = other.forward(x, other_saved), dx = other.backward(dy, other_saved);
   for (std::size_t offset = 0; offset < 64; offset += 7) {
-    std::vector<std::byte> memory(offset + bytes);
-    const Context context{.workspace = std::span(memory).subspan(offset)};
+    Workspace workspace(bytes, offset);
+    const Context context = workspace.context();
     EXPECT_TRUE(near(f.forward(x, context), y));
     EXPECT_TRUE(near(f.forward(x, saved, context), y));
     EXPECT_TRUE(near(f.backward(dy, saved, context), dx));
+    EXPECT_TRUE(workspace.is_fence_intact());
   }
 }
 
@@ -174,15 +185,15 @@ TEST_F(FeedForwardError, NamesTheShapeOfX) {
   const RowMatrix wrong(3, 5);
   const std::string text =
       "evenkeel::FeedForward::forward: x has shape [3, 5], expected [3, 4] (the shape of the input)";
-  EXPECT_EQ(error_of([&] { f.forward(wrong); }), text);
-  EXPECT_EQ(error_of([&] { f.forward(wrong, saved); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { f.forward(wrong); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { f.forward(wrong, saved); }), text);
 }
 
 TEST_F(FeedForwardError, NamesTheShapeOfYAndWritesNothing) {
   RowMatrix wrong = RowMatrix::Constant(2, 4, 7);
   const std::string text = "evenkeel::FeedForward::forward: y has shape [2, 4], expected [3, 4] (the shape of x)";
-  EXPECT_EQ(error_of([&] { f.forward_into(x, wrong); }), text);
-  EXPECT_EQ(error_of([&] { f.forward_into(x, wrong, saved); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { f.forward_into(x, wrong); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { f.forward_into(x, wrong, saved); }), text);
   EXPECT_TRUE((wrong.array() == 7).all());
 }
 
@@ -202,22 +213,25 @@ TEST_F(FeedForwardError, RefusesToTrainInPlace) {
 }
 
 TEST_F(FeedForwardError, ABackwardNeedsAForward) {
-  EXPECT_EQ(error_of<std::logic_error>([&] { f.backward(dy, saved); }),
+  EXPECT_EQ(error_text<std::logic_error>([&] { f.backward(dy, saved); }),
             "evenkeel::FeedForward::backward: saved is empty, expected the Saved of a forward(x, saved) call");
 }
 
 TEST_F(FeedForwardError, ABackwardOfAnotherShapeAddsToNoGradient) {
   f.forward_into(x, y, saved);
   const RowMatrix other = random_matrix(2, 4, 3);
-  EXPECT_TRUE(contains(error_of([&] { f.backward(other, saved); }), "dy has shape [2, 4], expected [3, 4]"));
+  EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { f.backward(other, saved); }),
+                       "dy has shape [2, 4], expected [3, 4]"));
   expect_no_gradient();
 }
 
 TEST_F(FeedForwardError, ADxThatIsRefusedLeavesTheGradientsAlone) {
   f.forward_into(x, y, saved);
   RowMatrix wrong(3, 5);
-  EXPECT_TRUE(contains(error_of([&] { f.backward_into(dy, saved, wrong); }), "dx has shape [3, 5], expected [3, 4]"));
-  EXPECT_TRUE(contains(error_of([&] { f.backward_into(dy, saved, x); }), "dx overlaps x in memory"));
+  EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { f.backward_into(dy, saved, wrong); }),
+                       "dx has shape [3, 5], expected [3, 4]"));
+  EXPECT_TRUE(
+      contains(error_text<std::invalid_argument>([&] { f.backward_into(dy, saved, x); }), "dx overlaps x in memory"));
   expect_no_gradient();
 }
 
@@ -227,9 +241,11 @@ TEST_F(FeedForwardError, NamesTheSizeOfAWorkspaceThatIsTooSmall) {
   const Context context{.workspace = memory};
   const std::string sizes =
       "workspace has " + std::to_string(bytes - 1) + " bytes, expected at least " + std::to_string(bytes);
-  EXPECT_EQ(error_of([&] { f.forward(x, context); }), "evenkeel::FeedForward::forward: " + sizes);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { f.forward(x, context); }),
+            "evenkeel::FeedForward::forward: " + sizes);
   f.forward_into(x, y, saved);
-  EXPECT_EQ(error_of([&] { f.backward(dy, saved, context); }), "evenkeel::FeedForward::backward: " + sizes);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { f.backward(dy, saved, context); }),
+            "evenkeel::FeedForward::backward: " + sizes);
   expect_no_gradient();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error_text.hpp"
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/core/parameter.hpp"
@@ -106,14 +107,8 @@ TEST(FunctionSublayer, HasNoParameters) {
 TEST(FunctionSublayer, ABackwardNeedsAForward) {
   auto f = square();
   decltype(f)::Saved saved;
-  try {
-    f.backward(random_matrix(2, 3, 1), saved);
-    FAIL();
-  } catch (const std::logic_error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "evenkeel::FunctionSublayer::backward: saved is empty, expected the Saved of a forward(x, saved) call");
-  }
+  EXPECT_EQ(error_text<std::logic_error>([&] { f.backward(random_matrix(2, 3, 1), saved); }),
+            "evenkeel::FunctionSublayer::backward: saved is empty, expected the Saved of a forward(x, saved) call");
 }
 
 TEST(FunctionSublayer, RefusesADyOfAnotherShapeOrOrder) {

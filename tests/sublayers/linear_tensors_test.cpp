@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error_text.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/sublayers/linear.hpp"
 #include "support/random.hpp"
@@ -81,20 +82,11 @@ class LinearError : public testing::Test {
  protected:
   LinearError() : x(random_matrix(3, 4, 1)), y(RowMatrix::Constant(3, 2, 7)), dy(y) {}
 
-  template <class Error = std::invalid_argument, class Call>
-  static std::string error_of(const Call& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
   /// A backward whose dx is refused; nothing may have been added anywhere.
   template <class DX>
   std::string backward_error(const RowMatrix& upstream, DX&& dx) {
     linear.forward_into(x, y, saved);
-    const std::string text = error_of([&] { linear.backward_into(upstream, saved, dx); });
+    const std::string text = error_text<std::invalid_argument>([&] { linear.backward_into(upstream, saved, dx); });
     EXPECT_FALSE(linear.weight().has_gradient());
     EXPECT_FALSE(linear.bias().has_gradient());
     return text;
@@ -108,25 +100,25 @@ class LinearError : public testing::Test {
 TEST_F(LinearError, NamesTheLastAxisOfX) {
   const RowMatrix wrong(3, 5);
   const std::string text = "evenkeel::Linear::forward: last axis of x has 5 elements, expected 4 (x has shape [3, 5])";
-  EXPECT_EQ(error_of([&] { linear.forward(wrong); }), text);
-  EXPECT_EQ(error_of([&] { linear.forward(wrong, saved); }), text);
-  EXPECT_EQ(error_of([&] { linear.forward_into(wrong, y); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { linear.forward(wrong); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { linear.forward(wrong, saved); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { linear.forward_into(wrong, y); }), text);
 }
 
 TEST_F(LinearError, NamesTheShapeOfYAndWritesNothing) {
   RowMatrix wrong = RowMatrix::Constant(3, 4, 7);
-  EXPECT_EQ(error_of([&] { linear.forward_into(x, wrong); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { linear.forward_into(x, wrong); }),
             "evenkeel::Linear::forward: y has shape [3, 4], expected [3, 2] (the shape of the output)");
   EXPECT_TRUE((wrong.array() == 7).all());
 }
 
 TEST_F(LinearError, RefusesFeaturesThatAreNotContiguous) {
   const Eigen::MatrixXf columns = x;
-  EXPECT_TRUE(error_of([&] { linear.forward_into(columns, y); })
+  EXPECT_TRUE(error_text<std::invalid_argument>([&] { linear.forward_into(columns, y); })
                   .starts_with("evenkeel::Linear::forward: x has stride 3 between the elements of axis 1, expected "
                                "contiguous elements along the "));
   Eigen::MatrixXf column_y = Eigen::MatrixXf::Constant(3, 2, 7);
-  EXPECT_TRUE(error_of([&] {
+  EXPECT_TRUE(error_text<std::invalid_argument>([&] {
                 linear.forward_into(x, column_y);
               }).starts_with("evenkeel::Linear::forward: y has stride 3 between the elements of axis 1"));
   EXPECT_TRUE((y.array() == 7).all() && (column_y.array() == 7).all());
@@ -135,15 +127,15 @@ TEST_F(LinearError, RefusesFeaturesThatAreNotContiguous) {
 TEST_F(LinearError, RefusesYThatOverlapsX) {
   Linear square(4, 4);
   const std::string text = "evenkeel::Linear::forward: y overlaps x in memory, expected memory of its own";
-  EXPECT_EQ(error_of([&] { square.forward_into(x, x); }), text);
-  EXPECT_EQ(error_of([&] { square.forward_into(x, x, saved); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { square.forward_into(x, x); }), text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { square.forward_into(x, x, saved); }), text);
   EXPECT_EQ(x, random_matrix(3, 4, 1));
 }
 
 TEST_F(LinearError, ABackwardNeedsAForward) {
   const std::string text = "evenkeel::Linear::backward: saved is empty, expected the Saved of a forward(x, saved) call";
-  EXPECT_EQ(error_of<std::logic_error>([&] { linear.backward(dy, saved); }), text);
-  EXPECT_EQ(error_of<std::logic_error>([&] { linear.backward_into(dy, saved, {}); }), text);
+  EXPECT_EQ(error_text<std::logic_error>([&] { linear.backward(dy, saved); }), text);
+  EXPECT_EQ(error_text<std::logic_error>([&] { linear.backward_into(dy, saved, {}); }), text);
 }
 
 TEST_F(LinearError, NamesTheShapeOfDyAndDx) {
@@ -159,7 +151,7 @@ TEST_F(LinearError, RefusesDxThatOverlapsXOrDy) {
   std::vector<float> memory(20);
   const TensorView<float> dx(memory.data() + 2, {3, 4});
   linear.forward_into(x, y, saved);
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_text<std::invalid_argument>([&] {
               linear.backward_into(TensorView<const float>(memory.data(), {3, 2}), saved, dx);
             }),
             "evenkeel::Linear::backward: dx overlaps dy in memory, expected memory of its own");

@@ -12,8 +12,8 @@ inline namespace EVENKEEL_ARCH {
 
 /// Blocks one after another, of any mix of placements, and a final norm: y = N_final(block_n(... block_1(x))).
 ///
-/// A stack whose last block leaves its stream as a sum without a norm, but normalizes what F receives (Pre-Norm), gets a
-/// final norm by default, with parameters as they start; a Post-Norm or plain stack gets none.
+/// A stack whose last block leaves its stream as a sum without a norm, but normalizes what F receives (Pre-Norm), gets
+/// a final norm by default, with parameters as they start; a Post-Norm or plain stack gets none.
 /// @code
 ///   std::vector<Residual<LayerNorm<float>, FeedForward<float>>> blocks;
 ///   for (int i = 0; i < 24; ++i) blocks.push_back(PreNorm(LayerNorm<float>(256), FeedForward<float>(256, 1024)));
@@ -110,7 +110,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
 
   /// As above; observe(i, dx_i) is shown the gradient at the input of each block i, from the last to the first.
   template <Tensor DY, class Observe>
-    requires std::invocable<Observe&, std::size_t, TensorView<const typename N::Scalar>>
+  requires std::invocable<Observe&, std::size_t, TensorView<const typename N::Scalar>>
   void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context,
                      Observe&& observe) {
     const View dy = const_view(dy_tensor);

@@ -42,9 +42,10 @@ class Axes {
     for (int k = 1; k < count_; ++k) {
       const int axis = resolve(where, axes_[static_cast<std::size_t>(k)], x);
       if (axis != first + k) {
-        raise_invalid_argument(where, "axis " + std::to_string(axis) + " follows axis " + std::to_string(first + k - 1) +
-                                          ", expected axis " + std::to_string(first + k) +
-                                          ": axes are adjacent and ascending (" + has_shape("x", x) + ")");
+        raise_invalid_argument(where, "axis " + std::to_string(axis) + " follows axis " +
+                                          std::to_string(first + k - 1) + ", expected axis " +
+                                          std::to_string(first + k) + ": axes are adjacent and ascending (" +
+                                          has_shape("x", x) + ")");
       }
     }
     return first;

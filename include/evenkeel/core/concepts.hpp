@@ -33,11 +33,17 @@ template <class F, class X>
 concept Sublayer = requires(F& f, const F& inference, typename F::Saved& saved, const typename F::Saved& kept,
                             const X& x, const Context& context) {
   // Inference: a tensor of x's shape.
-  requires requires { inference.forward(x); } || requires { inference.forward(x, context); };
+  requires requires { inference.forward(x); } || requires {
+    inference.forward(x, context);
+  };
   // Training: keeps in `saved` what backward takes; x lives unchanged until then.
-  requires requires { f.forward(x, saved); } || requires { f.forward(x, saved, context); };
+  requires requires { f.forward(x, saved); } || requires {
+    f.forward(x, saved, context);
+  };
   // The gradient at x, from the gradient at the output. Adds to the gradients of parameters.
-  requires requires { f.backward(x, kept); } || requires { f.backward(x, kept, context); };
+  requires requires { f.backward(x, kept); } || requires {
+    f.backward(x, kept, context);
+  };
 };
 
 namespace detail {
@@ -69,7 +75,8 @@ decltype(auto) backward_of(F& f, const X& dy, const typename F::Saved& saved, co
 
 }  // namespace detail
 
-/// A sublayer that writes where it is told to, and so needs no memory of its own for its output. Those of sublayers/ do.
+/// A sublayer that writes where it is told to, and so needs no memory of its own for its output. Those of sublayers/
+/// do.
 template <class F, class Scalar>
 concept IntoSublayer = requires(const F& inference, F& training, typename F::Saved& saved,
                                 const typename F::Saved& kept, TensorView<const Scalar> x, TensorView<Scalar> y,

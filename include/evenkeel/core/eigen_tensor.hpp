@@ -29,9 +29,7 @@ struct EigenTensorTraits {
     return TensorView(x.data(), shape, order);
   }
   static Owned make(const Shape& shape) { return Owned(dimensions(shape)); }
-  static ConstMap map(const TensorView<const Scalar>& view) {
-    return ConstMap(view.data(), dimensions(view.shape()));
-  }
+  static ConstMap map(const TensorView<const Scalar>& view) { return ConstMap(view.data(), dimensions(view.shape())); }
 
  private:
   static auto dimensions(const Shape& shape) {
@@ -72,10 +70,12 @@ struct TensorTraits<Eigen::TensorMap<Plain, Options, MakePointer>>
 
 /// TensorRef and expressions: computed anew at every element that is read.
 template <class X>
-  requires std::is_base_of_v<Eigen::TensorBase<X, Eigen::ReadOnlyAccessors>, X>
+requires std::is_base_of_v<Eigen::TensorBase<X, Eigen::ReadOnlyAccessors>, X>
 struct TensorTraits<X> {
   static constexpr bool is_tensor = false;
   static constexpr bool is_lazy = true;
+  using Scalar = std::remove_const_t<typename X::Scalar>;
+  using Owned = NoTensor;
 };
 
 }  // namespace EVENKEEL_ARCH

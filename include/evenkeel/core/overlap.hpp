@@ -28,7 +28,7 @@ struct MemoryRange {
 
 template <class Scalar>
 MemoryRange memory_range(const TensorView<Scalar>& view) noexcept {
-  if (view.size() == 0 || view.data() == nullptr) return {};
+  if (view.data() == nullptr || view.size() == 0) return {};
   std::uintptr_t span = 1, period = 0, used = 1;
   for (int axis = 0; axis < view.rank(); ++axis) {
     const auto reach =
@@ -48,8 +48,8 @@ MemoryRange memory_range(const TensorView<Scalar>& view) noexcept {
 inline bool meet(const MemoryRange& a, const MemoryRange& b) noexcept {
   if (a.begin >= b.end || b.begin >= a.end) return false;
   if (a.period != b.period || a.period == 0) return true;
-  const std::uintptr_t offset = b.begin >= a.begin ? (b.begin - a.begin) % a.period
-                                                   : (a.period - (a.begin - b.begin) % a.period) % a.period;
+  const std::uintptr_t offset =
+      b.begin >= a.begin ? (b.begin - a.begin) % a.period : (a.period - (a.begin - b.begin) % a.period) % a.period;
   return offset < a.used || offset + b.used > a.period;
 }
 
@@ -66,7 +66,8 @@ template <class A, class B>
 void require_no_overlap(const char* where, const char* output_name, const TensorView<A>& output, const char* name,
                         const TensorView<B>& other) {
   if (!overlaps(output, other)) return;
-  raise_invalid_argument(where, std::string(output_name) + " overlaps " + name + " in memory, expected memory of its own");
+  raise_invalid_argument(where,
+                         std::string(output_name) + " overlaps " + name + " in memory, expected memory of its own");
 }
 
 /// The same, but the output may be the identical view.

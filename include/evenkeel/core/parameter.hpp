@@ -115,7 +115,8 @@ class Parameter {
 /// stable: "blocks.3.norm_in.gamma". A model without parameters of its own is left out.
 ///
 /// A class of yours takes part by `visit_parameters(visit, prefix)`, or, for const models too, by
-/// `template <class Self, class Visit> static void visit_parameters(Self& self, Visit& visit, const std::string& prefix)`.
+/// `template <class Self, class Visit> static void visit_parameters(Self& self, Visit& visit, const std::string&
+/// prefix)`.
 template <class Model, class Visit>
 void for_each_parameter(Model& model, Visit&& visit, const std::string& prefix = "") {
   if constexpr (requires { Model::visit_parameters(model, visit, prefix); }) {

@@ -14,8 +14,8 @@ namespace detail {
 
 /// Contiguous numbers with data() and size(), such as std::vector, std::array, std::span.
 template <class V>
-concept VectorLike = !Tensor<V> && requires(V& v) {
-  { *v.data() };
+concept VectorLike = !Tensor<V> && requires(V & v) {
+  {*v.data()};
   { v.size() } -> std::convertible_to<std::size_t>;
 };
 
@@ -57,8 +57,8 @@ class ParameterView {
   ParameterView() = default;
   ParameterView(const Scalar* data, Index size) : view_(data, Shape(size)), is_given_(true) {}
   template <class V>
-    requires(Tensor<V> || detail::VectorLike<V>)
-  ParameterView(const V& v) : is_given_(true) {  // NOLINT(google-explicit-constructor): an option is given as it is
+  requires(Tensor<V> || detail::VectorLike<V>) ParameterView(const V& v)
+      : is_given_(true) {  // NOLINT(google-explicit-constructor): an option is given as it is
     if constexpr (Tensor<V>) {
       view_ = detail::parameter_tensor<const Scalar>(v);
     } else {
@@ -96,8 +96,8 @@ class ParameterGradient {
   ParameterGradient() = default;
   ParameterGradient(Scalar* data, Index size) : view_(data, Shape(size)), is_wanted_(true) {}
   template <class V>
-    requires(Tensor<V> || detail::VectorLike<std::remove_reference_t<V>>)
-  ParameterGradient(V&& v) : is_wanted_(true) {  // NOLINT(google-explicit-constructor): an output is given as it is
+  requires(Tensor<V> || detail::VectorLike<std::remove_reference_t<V>>) ParameterGradient(V&& v)
+      : is_wanted_(true) {  // NOLINT(google-explicit-constructor): an output is given as it is
     if constexpr (Tensor<V>) {
       view_ = detail::parameter_tensor<Scalar>(v);
     } else {
@@ -127,10 +127,8 @@ class TensorGradient {
  public:
   TensorGradient() = default;
   template <Tensor X>
-  TensorGradient(X&& x) : view_(tensor_view(x)), is_wanted_(true) {  // NOLINT(google-explicit-constructor)
-    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(tensor_view(x).data())>>,
-                  "evenkeel: dx is const, and cannot be written to");
-  }
+  TensorGradient(X&& x)  // NOLINT(google-explicit-constructor): an output is given as it is
+      : view_(output_view<Scalar>(std::forward<X>(x))), is_wanted_(true) {}
   template <class Target>
   TensorGradient(AddTo<Target> output)  // NOLINT(google-explicit-constructor): an output is given as it is
       : TensorGradient(static_cast<Target&>(output.target)) {

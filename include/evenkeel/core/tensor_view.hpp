@@ -45,8 +45,7 @@ class TensorView {
 
   /// A view of mutable elements is one of const elements too.
   operator TensorView<const Scalar>() const noexcept  // NOLINT(google-explicit-constructor): as int* to const int*
-    requires(!std::is_const_v<Scalar>)
-  {
+      requires(!std::is_const_v<Scalar>) {
     return {data_, shape_, strides_, order_};
   }
 

@@ -37,7 +37,7 @@ class RowNormLayer {
 
   /// The normalization of x as a new tensor of x's scalar, rank and storage order. Inference: nothing is kept, and many
   /// threads may call it at once.
-  template <Tensor X>
+  template <class X>
   OwnedOf<X> forward(const X& x, const Context& context = {}) const {
     auto y = make_like(x);
     forward_into(x, y, context);
@@ -45,7 +45,7 @@ class RowNormLayer {
   }
 
   /// Training: `saved` keeps what backward takes.
-  template <Tensor X>
+  template <class X>
   OwnedOf<X> forward(X&& x, Saved& saved, const Context& context = {}) const {
     auto y = make_like(x);
     forward_into(x, y, saved, context);
@@ -58,27 +58,28 @@ class RowNormLayer {
   }
 
   /// Inference into memory of the caller's; y may be x.
-  template <Tensor X, Tensor Y>
+  template <class X, class Y>
   void forward_into(const X& x, Y&& y, const Context& = {}) const {
-    require_normalized_shape(const_view(x));
-    normalize<Op::template Row, Scalar>(Op::forward, const_view(x), tensor_view(y), gamma(), beta(), eps_, axes_,
-                                        nullptr);
+    const auto view = input_view<Scalar>(x);
+    require_normalized_shape(view);
+    normalize<Op::template Row, Scalar>(Op::forward, view, output_view<Scalar>(std::forward<Y>(y)), gamma(), beta(),
+                                        eps_, axes_, nullptr);
   }
 
   /// Training into memory of the caller's; y is not x, which backward reads.
-  template <Tensor X, Tensor Y>
+  template <class X, class Y>
   void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) const {
-    const auto view = const_view(x);
+    const auto view = input_view<Scalar>(x);
+    const auto output = output_view<Scalar>(std::forward<Y>(y));
     require_normalized_shape(view);
-    require_no_overlap(Op::forward, "y", tensor_view(y), "x, which backward reads again,", view);
-    normalize<Op::template Row, Scalar>(Op::forward, view, tensor_view(y), gamma(), beta(), eps_, axes_,
-                                        &saved.statistics_);
+    require_no_overlap(Op::forward, "y", output, "x, which backward reads again,", view);
+    normalize<Op::template Row, Scalar>(Op::forward, view, output, gamma(), beta(), eps_, axes_, &saved.statistics_);
     saved.x_ = view;
     saved.moved_in_.reset();
   }
 
   /// The gradient at x. Adds to the parameters' gradients.
-  template <Tensor DY>
+  template <class DY>
   OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
     auto dx = make_like(dy);
     backward_into(dy, saved, dx, context);
@@ -86,18 +87,19 @@ class RowNormLayer {
   }
 
   /// The same into memory of the caller's, `add_to(dx)` to add; dx may be dy.
-  template <Tensor DY>
+  template <class DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
     if (saved.statistics_.is_empty()) {
       raise_logic_error(Op::backward, "saved is empty, expected the Saved of a forward(x, saved) call");
     }
     RowNormGradients<Scalar> to{dx, {}, {}};
     for (auto& [parameter, gradient] : {std::pair{&gamma_, &to.dgamma}, std::pair{&beta_, &to.dbeta}}) {
-      if (!parameter->is_absent()) *gradient = add_to(TensorView<Scalar>(parameter->gradient_to_add_to(), parameter->shape()));
+      if (!parameter->is_absent())
+        *gradient = add_to(TensorView<Scalar>(parameter->gradient_to_add_to(), parameter->shape()));
     }
     require_same_shape(Op::backward, "dy", tensor_view(dy).shape(), "the x that was saved", saved.x_.shape());
-    normalize_backward<Op::template Row, Scalar>(Op::backward, const_view(dy), saved.x_, saved.statistics_, gamma(),
-                                                 axes_, to, context);
+    normalize_backward<Op::template Row, Scalar>(Op::backward, input_view<Scalar>(dy), saved.x_, saved.statistics_,
+                                                 gamma(), axes_, to, context);
     gamma_.commit_gradient();
     beta_.commit_gradient();
   }
@@ -152,7 +154,6 @@ class RowNormLayer {
     raise_invalid_argument(Op::forward, "normalized axes of x have shape " + shape_string(given) + ", expected " +
                                             shape_string(normalized_shape_) + " (" + has_shape("x", x.shape()) + ")");
   }
-
 };
 
 }  // namespace detail

@@ -32,8 +32,10 @@ struct Rows {
 template <class Scalar>
 Rows contiguous_rows(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
   const AxisView a = axis_view(where, name, view, axes);
-  if (a.length.extent <= 1 || a.outer.extent == 0 || a.inner.extent == 0) {
-    return {a.outer.extent * a.inner.extent, a.length.extent, a.inner.extent > 1 ? a.inner.stride : a.outer.stride};
+  if (view.size() == 0) return {a.outer.extent * a.inner.extent, a.length.extent, 0};
+  if (a.length.extent == 1) {
+    const Axis rows = join_axes(where, name, view, 0, view.rank());
+    return {rows.extent, 1, rows.stride};
   }
   const int first = axes.first(where, view.shape());
   if (a.length.stride != 1 || a.inner.extent != 1) {
@@ -72,8 +74,8 @@ void require_parameters(const char* where, const char* name, const TensorView<co
                                       features_context(x.shape(), normalized, parameters.size()));
   }
   if (parameters.rank() > 1 && parameters.shape() != normalized) {
-    raise_invalid_argument(where, std::string(name) + " has shape " + shape_string(parameters.shape()) +
-                                      ", expected " + shape_string(normalized) +
+    raise_invalid_argument(where, std::string(name) + " has shape " + shape_string(parameters.shape()) + ", expected " +
+                                      shape_string(normalized) +
                                       features_context(x.shape(), normalized, parameters.size()));
   }
   if (longer_than_1 < 2) return;
@@ -146,8 +148,8 @@ void require_saved(const char* where, const NormStatistics<Scalar>& saved, const
   const auto expected = static_cast<std::size_t>(rows);
   if (saved.rstd.size() != expected || saved.mean.size() != (centred ? expected : 0)) {
     raise_invalid_argument(where, "saved has statistics of " + std::to_string(saved.rstd.size()) + " rows and " +
-                                      std::to_string(saved.mean.size()) + " means, expected " +
-                                      std::to_string(rows) + " and " + std::to_string(centred ? rows : 0) +
+                                      std::to_string(saved.mean.size()) + " means, expected " + std::to_string(rows) +
+                                      " and " + std::to_string(centred ? rows : 0) +
                                       " (saved by another norm, or along another axis?)");
   }
 }
@@ -200,7 +202,7 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
                                        .x = x.data(),
                                        .gamma = gamma.data(),
                                        .mean = saved.mean.data(),
-                                       .mean_rest = saved.mean_rest.data(),
+                                       .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
                                        .rstd = saved.rstd.data(),
                                        .dx = to.dx.view().data(),
                                        .dgamma = to.dgamma.data(),

@@ -70,9 +70,7 @@ class RowNormForwardPass {
   using Row = NormRow<Arch, T, false>;
 
   explicit RowNormForwardPass(const RowNormForward<T>& args) noexcept
-      : a_(args),
-        inv_n_(1 / static_cast<Wide<T>>(args.features)),
-        ahead_(std::max<Index>(1024, args.x_stride)) {}
+      : a_(args), inv_n_(1 / static_cast<Wide<T>>(args.features)), ahead_(std::max<Index>(1024, args.x_stride)) {}
 
   void run() noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(T));
@@ -102,7 +100,8 @@ class RowNormForwardPass {
     }
   }
 
-  /// Long rows, a few at a time: measured, then written by blocks of columns, whose gamma and beta stay in the L1 cache.
+  /// Long rows, a few at a time: measured, then written by blocks of columns, whose gamma and beta stay in the L1
+  /// cache.
   void grouped(Index rows_at_once) noexcept {
     RowStatistics<T> row[most_rows];
     for (Index first = 0; first < a_.rows; first += rows_at_once) {

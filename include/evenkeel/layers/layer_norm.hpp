@@ -39,7 +39,8 @@ struct LayerNormLayerOp {
 /// @endcode
 ///
 /// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma, beta [normalized_shape].
-/// Errors    throws std::invalid_argument as layer_norm_into and layer_norm_backward do; std::logic_error for a backward
+/// Errors    throws std::invalid_argument as layer_norm_into and layer_norm_backward do; std::logic_error for a
+/// backward
 ///           without a forward.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
 template <class Scalar>

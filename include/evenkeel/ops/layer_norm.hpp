@@ -18,7 +18,7 @@ struct LayerNormOptions {
 /// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
 template <class Scalar>
 struct LayerNormGradients {
-  TensorGradient<Scalar> dx = {};        ///< shape of x
+  TensorGradient<Scalar> dx = {};         ///< shape of x
   ParameterGradient<Scalar> dgamma = {};  ///< [features]
   ParameterGradient<Scalar> dbeta = {};   ///< [features]
 };
@@ -33,17 +33,19 @@ struct LayerNormGradients {
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, the
 ///           normalized elements are not contiguous, eps is negative or NaN, an axis is out of range, memory overlaps.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
-template <Tensor X, Tensor Y>
+template <class X, class Y>
 void layer_norm_into(const X& x, Y&& y, const LayerNormOptions<ScalarOf<X>>& options = {}) {
-  detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", const_view(x), tensor_view(y), options.gamma,
+  detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", input_view<ScalarOf<X>>(x),
+                                                        output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
                                                         options.beta, options.eps, options.axis, nullptr);
 }
 
 /// As above, and keeps in `saved` what layer_norm_backward takes.
-template <Tensor X, Tensor Y>
+template <class X, class Y>
 void layer_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                      const LayerNormOptions<ScalarOf<X>>& options = {}) {
-  detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", const_view(x), tensor_view(y), options.gamma,
+  detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", input_view<ScalarOf<X>>(x),
+                                                        output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
                                                         options.beta, options.eps, options.axis, &saved);
 }
 
@@ -73,13 +75,13 @@ OwnedOf<X> layer_norm(const X& x, NormStatistics<ScalarOf<X>>& saved,
 /// Numerics  see kernels/layer_norm.hpp.
 /// Errors    throws std::invalid_argument, before anything is written, as layer_norm_into does, and if `saved` is empty
 ///           or of another shape, or the context's workspace is too small.
-template <Tensor DY, Tensor X>
+template <class DY, class X>
 void layer_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
                          const LayerNormOptions<ScalarOf<X>>& options, const LayerNormGradients<ScalarOf<X>>& to,
                          const Context& context = {}) {
-  detail::normalize_backward<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_backward", const_view(dy), const_view(x),
-                                                                 saved, options.gamma, options.axis,
-                                                                 {to.dx, to.dgamma, to.dbeta}, context);
+  detail::normalize_backward<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_backward", input_view<ScalarOf<X>>(dy),
+                                                                 input_view<ScalarOf<X>>(x), saved, options.gamma,
+                                                                 options.axis, {to.dx, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which layer_norm_backward allocates nothing; the forward takes none.

@@ -11,8 +11,7 @@ namespace detail {
 /// A tensor as rows of contiguous elements, along whichever axis runs fastest.
 template <class Scalar>
 Rows elementwise_rows(const char* where, const char* name, const TensorView<const Scalar>& view) {
-  return contiguous_rows(where, name, view,
-                         Axes(view.order() == StorageOrder::row_major ? view.rank() - 1 : 0));
+  return contiguous_rows(where, name, view, Axes(view.order() == StorageOrder::row_major ? view.rank() - 1 : 0));
 }
 
 /// s = alpha * x + lambda * d, or alpha * x where d has no memory.

@@ -17,7 +17,7 @@ struct RMSNormOptions {
 /// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
 template <class Scalar>
 struct RMSNormGradients {
-  TensorGradient<Scalar> dx = {};        ///< shape of x
+  TensorGradient<Scalar> dx = {};         ///< shape of x
   ParameterGradient<Scalar> dgamma = {};  ///< [features]
 };
 
@@ -28,17 +28,19 @@ struct RMSNormGradients {
 /// Numerics  within 4 ulp of max(|y|, 1), see kernels/rms_norm.hpp.
 /// Errors    throws std::invalid_argument, before anything is written, as layer_norm_into does.
 /// Source    Zhang, Sennrich 2019, arXiv:1910.07467; agrees with torch.nn.RMSNorm.
-template <Tensor X, Tensor Y>
+template <class X, class Y>
 void rms_norm_into(const X& x, Y&& y, const RMSNormOptions<ScalarOf<X>>& options = {}) {
-  detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", const_view(x), tensor_view(y), options.gamma, {},
+  detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", input_view<ScalarOf<X>>(x),
+                                                      output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma, {},
                                                       options.eps, options.axis, nullptr);
 }
 
 /// As above, and keeps in `saved` what rms_norm_backward takes.
-template <Tensor X, Tensor Y>
+template <class X, class Y>
 void rms_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                    const RMSNormOptions<ScalarOf<X>>& options = {}) {
-  detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", const_view(x), tensor_view(y), options.gamma, {},
+  detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", input_view<ScalarOf<X>>(x),
+                                                      output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma, {},
                                                       options.eps, options.axis, &saved);
 }
 
@@ -62,13 +64,13 @@ OwnedOf<X> rms_norm(const X& x, NormStatistics<ScalarOf<X>>& saved, const RMSNor
 /// dx = rstd * (g - x_hat * mean(g * x_hat)); dgamma = sum over rows of dy * x_hat.
 ///
 /// Shapes, aliasing, writes, numerics and errors are those of layer_norm_backward.
-template <Tensor DY, Tensor X>
+template <class DY, class X>
 void rms_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
                        const RMSNormOptions<ScalarOf<X>>& options, const RMSNormGradients<ScalarOf<X>>& to,
                        const Context& context = {}) {
-  detail::normalize_backward<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_backward", const_view(dy), const_view(x),
-                                                               saved, options.gamma, options.axis,
-                                                               {to.dx, to.dgamma, {}}, context);
+  detail::normalize_backward<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_backward", input_view<ScalarOf<X>>(dy),
+                                                               input_view<ScalarOf<X>>(x), saved, options.gamma,
+                                                               options.axis, {to.dx, to.dgamma, {}}, context);
 }
 
 /// Bytes of workspace with which rms_norm_backward allocates nothing; the forward takes none.

@@ -31,10 +31,9 @@ struct ResidualNorms {
 /// Blocks such as PreNorm and PostNorm are names for settings of it, and can be stored as a Residual. The forward is
 /// two halves, enter(x), what F receives, and leave(x, f), the new stream; the backward is their mirror.
 /// @code
-///   Residual<LayerNorm<float>, FeedForward<float>> block(FeedForward<float>(256, 1024), {.in = LayerNorm<float>(256)});
-///   Residual<LayerNorm<float>, FeedForward<float>>::Saved saved;
-///   auto y = block.forward(x, saved);
-///   auto dx = block.backward(dy, saved);
+///   Residual<LayerNorm<float>, FeedForward<float>> block(FeedForward<float>(256, 1024), {.in =
+///   LayerNorm<float>(256)}); Residual<LayerNorm<float>, FeedForward<float>>::Saved saved; auto y = block.forward(x,
+///   saved); auto dx = block.backward(dy, saved);
 /// @endcode
 ///
 /// Shapes    x, y, and F's input and output alike, in one storage order.
@@ -62,9 +61,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     StorageOrder order_ = StorageOrder::row_major;
     typename N::Saved in_, branch_, skip_, trunk_;
     typename F::Saved sublayer_;
-    std::vector<Scalar> entered_;  // N_in(x), which F's Saved may view
+    std::vector<Scalar> entered_;   // N_in(x), which F's Saved may view
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
-    std::vector<Scalar> sum_;  // what N_trunk reads again
+    std::vector<Scalar> sum_;       // what N_trunk reads again
   };
 
   explicit Residual(F sublayer, ResidualNorms<N> norms = {}, const ResidualScales& scales = {})
@@ -188,8 +187,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
   /// The mirror of enter: adds to dx the branch's share, from the gradient at what F has received.
   template <Tensor DA>
-  void enter_backward(const DA& da, const Saved& saved, const TensorGradient<Scalar>& dx,
-                      const Context& context = {}) {
+  void enter_backward(const DA& da, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
     require_backward(const_view(da), saved);
     enter_backward_into(const_view(da), saved, dx, context);
   }
@@ -232,7 +230,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
 
   static void require_finite(const char* name, double value) {
     if (std::abs(value) <= std::numeric_limits<double>::max()) return;
-    raise_invalid_argument("Residual", std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
+    raise_invalid_argument("Residual",
+                           std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
   }
   static void require_output(const View& x, const MutableView& y) {
     require_same_shape("Residual::forward", "y", y.shape(), "x", x.shape());

@@ -22,9 +22,7 @@ template <class T>
 struct Gelu {
   static constexpr T sqrt_half = T(0.70710678118654752440), inv_sqrt_2pi = T(0.39894228040143267794);
   static T value(T x) { return T(0.5) * x * std::erfc(-x * sqrt_half); }
-  static T derivative(T x) {
-    return T(0.5) * std::erfc(-x * sqrt_half) + x * inv_sqrt_2pi * std::exp(T(-0.5) * x * x);
-  }
+  static T derivative(T x) { return T(0.5) * std::erfc(-x * sqrt_half) + x * inv_sqrt_2pi * std::exp(T(-0.5) * x * x); }
 };
 
 template <class T>

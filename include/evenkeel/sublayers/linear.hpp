@@ -109,10 +109,10 @@ class Linear {
     saved.x_ = const_view(x);
   }
   template <Tensor DY>
-  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& to,
-                     const Context& = {}) {
+  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& to, const Context& = {}) {
     const char* where = "Linear::backward";
-    if (saved.x_.rank() == 0) raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
+    if (saved.x_.rank() == 0)
+      raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
     const auto dy_view = const_view(dy_tensor);
     require_shapes(where, saved.x_.shape(), "dy", dy_view.shape());
     const auto dy = detail::row_map<Scalar>(where, "dy", dy_view);
