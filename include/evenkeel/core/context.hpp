@@ -59,10 +59,11 @@ class Scratch {
     return taken;
   }
 
-  /// A context for calls inside this one: what is left of the workspace is theirs.
+  /// A context for calls inside this one: what is left of the caller's workspace is theirs; where there is none, they
+  /// allocate as this one does.
   Context rest(const Context& context) const noexcept {
     Context inner = context;
-    inner.workspace = left_;
+    inner.workspace = owned_ ? std::span<std::byte>() : left_;
     return inner;
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "evenkeel/core/overlap.hpp"
 #include "evenkeel/core/shape_check.hpp"
 #include "evenkeel/core/tensor.hpp"
 
@@ -144,6 +145,17 @@ class TensorGradient {
   bool is_wanted_ = false;
   bool adds_ = false;
 };
+
+/// Throws std::invalid_argument unless dx, where it is wanted, is like x and has memory of its own.
+template <class Scalar>
+void require_input_gradient(const char* where, const TensorGradient<Scalar>& dx, const TensorView<const Scalar>& dy,
+                            const TensorView<const Scalar>& x) {
+  if (!dx.is_wanted()) return;
+  require_same_shape(where, "dx", dx.view().shape(), "x", x.shape());
+  require_same_order(where, "dx", dx.view(), "x", x);
+  require_no_overlap(where, "dx", dx.view(), "dy", dy);
+  require_no_overlap(where, "dx", dx.view(), "x", x);
+}
 
 }  // namespace EVENKEEL_ARCH
 }  // namespace evenkeel

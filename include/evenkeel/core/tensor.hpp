@@ -85,6 +85,13 @@ struct TensorTraits<X> {
 
   /// A view whose elements along the fastest axis are contiguous (any stride, for a vector), as an Eigen map.
   static ConstMap map(const TensorView<const Scalar>& view) {
+    constexpr int fast = !is_vector && order == StorageOrder::row_major ? 1 : 0;
+    if (!is_vector && view.shape()[fast] > 1 && view.stride(fast) != 1) {
+      raise_invalid_argument("Tensor", "x has stride " + std::to_string(view.stride(fast)) +
+                                           " between the elements of axis " + std::to_string(fast) +
+                                           ", expected contiguous elements (x has shape " + shape_string(view.shape()) +
+                                           ")");
+    }
     if constexpr (is_vector) {
       return ConstMap(view.data(), view.size(), Stride(view.stride(0)));
     } else {

@@ -24,13 +24,13 @@ struct OrdinaryRange;
 template <>
 struct OrdinaryRange<float> {
   static constexpr double smallest_square = 0x1p-80, largest_square = 0x1p126;
-  static constexpr float smallest_rstd = 0x1p-60f, largest_rstd = 0x1p60f;
+  static constexpr float smallest_rstd = 0x1p-20f, largest_rstd = 0x1p20f;  // rstd^2 * g has to fit as well
   static constexpr float scale_up = 0x1p100f, scale_down = 0x1p-100f;
 };
 template <>
 struct OrdinaryRange<double> {
   static constexpr double smallest_square = 0x1p-900, largest_square = 0x1p1020;
-  static constexpr double smallest_rstd = 0x1p-500, largest_rstd = 0x1p500;
+  static constexpr double smallest_rstd = 0x1p-200, largest_rstd = 0x1p200;
   static constexpr double scale_up = 0x1p600, scale_down = 0x1p-600;
 };
 

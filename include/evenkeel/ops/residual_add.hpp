@@ -8,18 +8,15 @@ inline namespace EVENKEEL_ARCH {
 
 namespace detail {
 
-/// A tensor as rows of contiguous elements, along whichever axis runs fastest.
-template <class Scalar>
-Rows elementwise_rows(const char* where, const char* name, const TensorView<const Scalar>& view) {
-  return contiguous_rows(where, name, view, Axes(view.order() == StorageOrder::row_major ? view.rank() - 1 : 0));
-}
-
 /// s = alpha * x + lambda * d, or alpha * x where d has no memory.
 template <class Scalar>
 void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x, double lambda,
                   const TensorView<const Scalar>& d, const TensorView<Scalar>& s) {
-  const Rows in = elementwise_rows<Scalar>(where, "x", x), out = elementwise_rows<Scalar>(where, "s", s);
-  const Rows branch = d.data() ? elementwise_rows<Scalar>(where, "d", d) : Rows{};
+  // All three along the axis that runs fastest in x.
+  const Axes axis(x.order() == StorageOrder::row_major ? x.rank() - 1 : 0);
+  const TensorView<const Scalar> sum = s;
+  const Rows in = contiguous_rows(where, "x", x, axis), out = contiguous_rows(where, "s", sum, axis);
+  const Rows branch = d.data() ? contiguous_rows(where, "d", d, axis) : Rows{};
   kernels::residual_add(kernels::ResidualAddArgs<Scalar>{.x = x.data(),
                                                          .d = d.data(),
                                                          .s = s.data(),
