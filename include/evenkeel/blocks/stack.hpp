@@ -38,14 +38,13 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
 
     /// The stream that block i has left, before the final norm; empty before a forward.
     TensorView<const Scalar> stream(std::size_t i) const {
-      return i < streams_.size() ? TensorView<const Scalar>(streams_[i].data(), shape_, order_)
+      return i < streams_.size() ? TensorView<const Scalar>(streams_[i].data(), x_.shape(), x_.order())
                                  : TensorView<const Scalar>();
     }
 
    private:
     friend class Stack;
-    Shape shape_;
-    StorageOrder order_ = StorageOrder::row_major;
+    TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     std::vector<typename Block::Saved> blocks_;
     std::vector<std::vector<Scalar>> streams_;
     typename N::Saved final_;
@@ -85,6 +84,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y);
+    saved.x_ = {};
     saved.blocks_.resize(blocks_.size());
     saved.streams_.resize(blocks_.size());
     View stream = x;
@@ -99,8 +99,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     } else {
       detail::residual_add<Scalar>("Stack::forward", 1, stream, 0, {}, y);
     }
-    saved.shape_ = x.shape();
-    saved.order_ = x.order();
+    saved.x_ = x;
   }
 
   template <Tensor DY>
@@ -114,10 +113,12 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
   void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context,
                      Observe&& observe) {
     const View dy = const_view(dy_tensor);
-    if (saved.shape_.rank() == 0) {
+    if (saved.x_.rank() == 0) {
       raise_logic_error("Stack::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
     }
-    require_same_shape("Stack::backward", "dy", dy.shape(), "the x that was saved", saved.shape_);
+    require_same_shape("Stack::backward", "dy", dy.shape(), "the x that was saved", saved.x_.shape());
+    require_same_order("Stack::backward", "dy", dy, "the x that was saved", saved.x_);
+    require_input_gradient("Stack::backward", dx, dy, saved.x_);
     Scratch scratch("Stack::backward", context, workspace_bytes(dy.shape()));
     const MutableView streams[2] = {temporary(scratch, dy), temporary(scratch, dy)};
     const Context inner = scratch.rest(context);

@@ -57,8 +57,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
 
    private:
     friend class Residual;
-    Shape shape_;
-    StorageOrder order_ = StorageOrder::row_major;
+    TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     typename N::Saved in_, branch_, skip_, trunk_;
     typename F::Saved sublayer_;
     std::vector<Scalar> entered_;   // N_in(x), which F's Saved may view
@@ -102,6 +101,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y);
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
+    saved.x_ = {};
     const View entered = enter_view(x, saved, scratch.rest(context));
     const MutableView returned = norms_.branch ? kept(saved.returned_, x) : norms_.trunk ? kept(saved.sum_, x) : y;
     if constexpr (IntoSublayer<F, Scalar>) {
@@ -112,15 +112,14 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
           detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_, scratch.rest(context));
       leave_into(x, require_returned(const_view(f), x), y, &saved, scratch, context);
     }
-    saved.shape_ = x.shape();
-    saved.order_ = x.order();
+    saved.x_ = x;
   }
 
   template <Tensor DY>
   void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx,
                      const Context& context = {}) {
     const View dy = const_view(dy_tensor);
-    require_backward(dy, saved);
+    require_backward(dy, saved, dx);
     Scratch scratch("Residual::backward", context, workspace_bytes(dy.shape()));
     const MutableView df = temporary(scratch, dy);
     leave_backward_into(dy, saved, df, dx, scratch, context);
@@ -151,8 +150,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   ConstMapOf<X> enter(const X& x, Saved& saved, const Context& context = {}) {
     const View view = const_view(x);
     const View entered = enter_view(view, saved, context);
-    saved.shape_ = view.shape();
-    saved.order_ = view.order();
+    saved.x_ = view;
     return TraitsOf<X>::map(entered);
   }
 
@@ -179,7 +177,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   template <Tensor DY>
   OwnedOf<DY> leave_backward(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx,
                              const Context& context = {}) {
-    require_backward(const_view(dy), saved);
+    require_backward(const_view(dy), saved, dx);
     auto df = make_like(dy);
     Scratch scratch("Residual::leave_backward", context, workspace_bytes(const_view(dy).shape()));
     leave_backward_into(const_view(dy), saved, tensor_view(df), dx, scratch, context);
@@ -188,7 +186,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   /// The mirror of enter: adds to dx the branch's share, from the gradient at what F has received.
   template <Tensor DA>
   void enter_backward(const DA& da, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
-    require_backward(const_view(da), saved);
+    require_backward(const_view(da), saved, dx);
     enter_backward_into(const_view(da), saved, dx, context);
   }
 
@@ -243,13 +241,13 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     require_same_order("Residual", "what the sublayer returned", f, "what it was given", x);
     return f;
   }
-  static void require_backward(const View& dy, const Saved& saved) {
-    if (saved.shape_.rank() == 0) {
+  static void require_backward(const View& dy, const Saved& saved, const TensorGradient<Scalar>& dx) {
+    if (saved.x_.rank() == 0) {
       raise_logic_error("Residual::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
     }
-    require_same_shape("Residual::backward", "dy", dy.shape(), "the x that was saved", saved.shape_);
-    require_same_order("Residual::backward", "dy", dy, "the x that was saved",
-                       View(nullptr, saved.shape_, saved.order_));
+    require_same_shape("Residual::backward", "dy", dy.shape(), "the x that was saved", saved.x_.shape());
+    require_same_order("Residual::backward", "dy", dy, "the x that was saved", saved.x_);
+    require_input_gradient("Residual::backward", dx, dy, saved.x_);
   }
 
   static MutableView temporary(Scratch& scratch, const View& like) {

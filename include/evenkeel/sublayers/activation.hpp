@@ -42,6 +42,12 @@ struct Relu {
   static T derivative(T x) { return x > 0 ? T(1) : T(0); }
 };
 
+/// Where every activation is max(x, 0) in all its digits, and the formulas of GELU would multiply 0 by infinity.
+template <class T>
+bool is_far(T x) {
+  return x > T(50) || x < T(-50);
+}
+
 /// Calls body(function), with the activation as a type that has value(x) and derivative(x).
 template <class T, class Body>
 void with_activation(Activation activation, Body&& body) {
@@ -61,7 +67,7 @@ void with_activation(Activation activation, Body&& body) {
 template <class T>
 void activate(Activation activation, const T* x, T* y, Index count) {
   detail::with_activation<T>(activation, [&](auto f) {
-    for (Index i = 0; i < count; ++i) y[i] = f.value(x[i]);
+    for (Index i = 0; i < count; ++i) y[i] = detail::is_far(x[i]) ? detail::Relu<T>::value(x[i]) : f.value(x[i]);
   });
 }
 
@@ -69,7 +75,8 @@ void activate(Activation activation, const T* x, T* y, Index count) {
 template <class T>
 void activate_backward(Activation activation, const T* dy, const T* x, T* dx, Index count) {
   detail::with_activation<T>(activation, [&](auto f) {
-    for (Index i = 0; i < count; ++i) dx[i] = dy[i] * f.derivative(x[i]);
+    for (Index i = 0; i < count; ++i)
+      dx[i] = dy[i] * (detail::is_far(x[i]) ? detail::Relu<T>::derivative(x[i]) : f.derivative(x[i]));
   });
 }
 

@@ -61,6 +61,7 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
   template <Tensor X, Tensor Y>
   void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) const {
     require_shapes("FeedForward::forward", const_view(x), "y", tensor_view(y).shape());
+    require_no_overlap("FeedForward::forward", "y", tensor_view(y), "x, which backward reads again,", const_view(x));
     const Shape hidden_shape = detail::with_last(const_view(x).shape(), up_.out_features());
     saved.hidden_.resize(static_cast<std::size_t>(hidden_shape.size()));
     saved.activated_.resize(saved.hidden_.size());
@@ -76,6 +77,7 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
     if (saved.hidden_.empty() && const_view(dy).size() > 0) {
       raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
     }
+    require_input_gradient(where, dx, const_view(dy), saved.up_.x());
     const Shape hidden_shape = detail::with_last(const_view(dy).shape(), up_.out_features());
     Scratch scratch(where, context, workspace_bytes(const_view(dy).shape()));
     const TensorView<Scalar> dhidden(scratch.take<Scalar>(hidden_shape.size()), hidden_shape);

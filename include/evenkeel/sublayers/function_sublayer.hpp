@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "evenkeel/core/shape_check.hpp"
 #include "evenkeel/core/tensor.hpp"
 
 namespace evenkeel {
@@ -42,6 +43,8 @@ class FunctionSublayer {
     using Scalar = ScalarOf<DY>;
     const TensorView<const Scalar> x(reinterpret_cast<const Scalar*>(saved.x_.data()), saved.x_.shape(),
                                      saved.x_.strides(), saved.x_.order());
+    require_same_shape("FunctionSublayer::backward", "dy", const_view(dy).shape(), "the x that was saved", x.shape());
+    require_same_order("FunctionSublayer::backward", "dy", const_view(dy), "the x that was saved", x);
     return backward_(dy, TraitsOf<DY>::map(x));
   }
 

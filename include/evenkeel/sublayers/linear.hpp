@@ -61,6 +61,11 @@ class Linear {
 
   /// A view of x, which has to live unchanged until backward.
   class Saved {
+   public:
+    /// The x of the forward; rank 0 before one.
+    const TensorView<const Scalar>& x() const noexcept { return x_; }
+
+   private:
     friend class Linear;
     TensorView<const Scalar> x_;
   };
