@@ -118,7 +118,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     }
     require_same_shape("Stack::backward", "dy", dy.shape(), "the x that was saved", saved.x_.shape());
     require_same_order("Stack::backward", "dy", dy, "the x that was saved", saved.x_);
-    require_input_gradient("Stack::backward", dx, dy, saved.x_);
+    require_input_gradient("Stack::backward", dx, is_same_memory(dx.view(), dy) ? View() : dy, saved.x_);
     Scratch scratch("Stack::backward", context, workspace_bytes(dy.shape()));
     const MutableView streams[2] = {temporary(scratch, dy), temporary(scratch, dy)};
     const Context inner = scratch.rest(context);

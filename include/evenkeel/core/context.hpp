@@ -59,11 +59,10 @@ class Scratch {
     return taken;
   }
 
-  /// A context for calls inside this one: what is left of the caller's workspace is theirs; where there is none, they
-  /// allocate as this one does.
+  /// A context for calls inside this one: what is left is theirs.
   Context rest(const Context& context) const noexcept {
     Context inner = context;
-    inner.workspace = owned_ ? std::span<std::byte>() : left_;
+    inner.workspace = left_;
     return inner;
   }
 

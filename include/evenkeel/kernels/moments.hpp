@@ -4,7 +4,7 @@
 
 /// Mean, variance and mean square of a row: the accuracy contract lives here.
 ///
-/// Sums are taken in vectors of the data's type, in chains of at most 64 additions, and merged in double.
+/// Sums are taken in vectors of the data's type, in chains of at most 32 additions, and merged in double.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
@@ -145,6 +145,10 @@ template <class Arch, class T>
   const T shift = static_cast<T>(first.mean);
   const auto m = moments_around<Arch, false>(x, n, T(1), shift);
   if (is_ordinary<T>(m.square, variance(m) + eps)) return statistics_of(m, eps, T(1), shift);
+  // Around the mean refined: the deviations of a constant row are exactly 0 now, not their rounding errors scaled up.
+  const T refined = static_cast<T>(shift + m.mean);
+  const auto constant = moments_around<Arch, false>(x, n, T(1), refined);
+  if (constant.square < 1 && std::abs(refined) > 1) return statistics_of(constant, eps, T(1), refined);
   const T scale = rescue_scale<T>(m.square);
   const T scaled_shift = static_cast<T>(moments_around<Arch, true>(x, n, scale, T(0)).mean);
   return statistics_of(moments_around<Arch, true>(x, n, scale, scaled_shift), eps, scale, scaled_shift);

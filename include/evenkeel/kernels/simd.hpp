@@ -275,9 +275,9 @@ inline void for_each_vector(Index n, Body&& body) {
 /// Accumulators of one sum: enough that the adders' latency is hidden in loops that do more than add.
 inline constexpr int accumulators = 2;
 
-/// Columns that are summed in vectors of T before the sums are merged in double: chains of 64 additions at most.
+/// Columns that are summed in vectors of T before the sums are merged in double: chains of 32 additions at most.
 template <class Arch, class T>
-inline constexpr Index block_columns = std::min<Index>(1024, 64 * accumulators * Simd<Arch, T>::width);
+inline constexpr Index block_columns = std::min<Index>(1024, 32 * accumulators * Simd<Arch, T>::width);
 
 /// The largest power of two not above v (v >= 0), kept where it and its inverse are normal numbers.
 template <class T>

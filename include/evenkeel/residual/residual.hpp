@@ -90,7 +90,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       sublayer_.forward_into(entered, returned, scratch.rest(context));
       leave_into(x, returned, y, nullptr, scratch, context);
     } else {
-      const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), scratch.rest(context));
+      const OwnedOf<X> f =
+          detail::forward_of(sublayer_, TraitsOf<X>::map(entered), context_of_sublayer(scratch, context));
       leave_into(x, require_returned(const_view(f), x), y, nullptr, scratch, context);
     }
   }
@@ -108,8 +109,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
       leave_into(x, returned, y, &saved, scratch, context);
     } else {
-      const OwnedOf<X> f =
-          detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_, scratch.rest(context));
+      const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
+                                              context_of_sublayer(scratch, context));
       leave_into(x, require_returned(const_view(f), x), y, &saved, scratch, context);
     }
     saved.x_ = x;
@@ -129,7 +130,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       enter_backward_into(da, saved, dx, scratch.rest(context));
     } else {
       const OwnedOf<DY> da =
-          detail::backward_of(sublayer_, TraitsOf<DY>::map(df), saved.sublayer_, scratch.rest(context));
+          detail::backward_of(sublayer_, TraitsOf<DY>::map(df), saved.sublayer_, context_of_sublayer(scratch, context));
       enter_backward_into(require_returned(const_view(da), dy), saved, dx, scratch.rest(context));
     }
   }
@@ -250,6 +251,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     require_input_gradient("Residual::backward", dx, dy, saved.x_);
   }
 
+  /// What a sublayer of the caller's needs is not in workspace_bytes: without a workspace it allocates for itself.
+  static Context context_of_sublayer(const Scratch& scratch, const Context& context) {
+    return context.workspace.empty() ? context : scratch.rest(context);
+  }
   static MutableView temporary(Scratch& scratch, const View& like) {
     return {scratch.take<Scalar>(like.size()), like.shape(), like.order()};
   }

@@ -77,6 +77,7 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
     if (saved.hidden_.empty() && const_view(dy).size() > 0) {
       raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
     }
+    require_same_shape(where, "dy", const_view(dy).shape(), "the x that was saved", saved.up_.x().shape());
     require_input_gradient(where, dx, const_view(dy), saved.up_.x());
     const Shape hidden_shape = detail::with_last(const_view(dy).shape(), up_.out_features());
     Scratch scratch(where, context, workspace_bytes(const_view(dy).shape()));
