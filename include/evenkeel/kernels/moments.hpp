@@ -25,12 +25,14 @@ template <>
 struct OrdinaryRange<float> {
   static constexpr double smallest_square = 0x1p-80, largest_square = 0x1p126;
   static constexpr float smallest_rstd = 0x1p-20f, largest_rstd = 0x1p20f;  // rstd^2 * g has to fit as well
+  static constexpr float coarse_mean = 0x1p-48f;  // the squares of what differs from a larger mean do not underflow
   static constexpr float scale_up = 0x1p100f, scale_down = 0x1p-100f;
 };
 template <>
 struct OrdinaryRange<double> {
   static constexpr double smallest_square = 0x1p-900, largest_square = 0x1p1020;
   static constexpr double smallest_rstd = 0x1p-200, largest_rstd = 0x1p200;
+  static constexpr double coarse_mean = 0x1p-480;
   static constexpr double scale_up = 0x1p600, scale_down = 0x1p-600;
 };
 
@@ -148,7 +150,9 @@ template <class Arch, class T>
   // Around the mean refined: the deviations of a constant row are exactly 0 now, not their rounding errors scaled up.
   const T refined = static_cast<T>(shift + m.mean);
   const auto constant = moments_around<Arch, false>(x, n, T(1), refined);
-  if (constant.square < 1 && std::abs(refined) > 1) return statistics_of(constant, eps, T(1), refined);
+  if (constant.square == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean) {
+    return statistics_of(constant, eps, T(1), refined);
+  }
   const T scale = rescue_scale<T>(m.square);
   const T scaled_shift = static_cast<T>(moments_around<Arch, true>(x, n, scale, T(0)).mean);
   return statistics_of(moments_around<Arch, true>(x, n, scale, scaled_shift), eps, scale, scaled_shift);
