@@ -20,7 +20,8 @@ class Accuracy : public testing::Test {
     if (fast_math) {
       const bool is_float = std::is_same_v<Scalar, float>;
       std::erase_if(families, [&](const auto& family) {
-        return family.name.starts_with(is_float ? "1e30 " : "1e300 ") || (is_float && family.name.starts_with("1e-38 "));
+        return family.name.starts_with(is_float ? "1e30 " : "1e300 ") ||
+               (is_float && family.name.starts_with("1e-38 "));
       });
     }
     return families;
@@ -85,7 +86,7 @@ TYPED_TEST(Accuracy, HoldsForEveryMagnitudeOfXAndDy) {
   for (int exponent = -largest; exponent <= largest; exponent += largest / 36) {
     for (const double dy_magnitude : {1e-6, 1.0, 1e4}) {
       const double x_magnitude = std::pow(10.0, exponent);
-      if (exponent > 29 && (fast_math || std::is_same_v<T, float>)) continue;  // the contract ends at 1e30
+      if (exponent > 29 && (fast_math || std::is_same_v<T, float>)) continue;           // the contract ends at 1e30
       if (dy_magnitude / x_magnitude > 1e-2 * std::numeric_limits<T>::max()) continue;  // dx would overflow
       if (dy_magnitude / x_magnitude < 1e8 * std::numeric_limits<T>::min()) continue;   // or lose digits to underflow
       SCOPED_TRACE("x 1e" + std::to_string(exponent) + ", dy " + std::to_string(dy_magnitude));

@@ -148,7 +148,7 @@ constexpr Index rows_beyond_cache(Index features) {
 template <class T>
 struct Data {
   Index rows = 0, features = 0;
-  std::vector<T> x = {}, dy = {};         // [rows, features]
+  std::vector<T> x = {}, dy = {};        // [rows, features]
   std::vector<T> gamma = {}, beta = {};  // [features]
   double eps = 1e-5;
 };
@@ -400,7 +400,7 @@ struct Wanted {
 
 template <class T>
 struct BackwardOptions {
-  Wanted wanted = {};         // RMSNorm has no dbeta
+  Wanted wanted = {};        // RMSNorm has no dbeta
   Gradients<T> add_to = {};  // what is there already; empty: assign
   Layout layout = {};
   bool in_place = false;

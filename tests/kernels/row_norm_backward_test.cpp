@@ -153,10 +153,9 @@ TYPED_TEST(Backward, AssignsOrAddsEachOutputByItself) {
 TYPED_TEST(Backward, TwiceReplacesOrDoublesTheGradients) {
   const auto d = reference_box<typename TypeParam::Scalar>(1e-5);
   const auto once = gradients<TypeParam>(d);
-  expect_same_bits(gradients<TypeParam>(d, {.add_to = once}),
-                   {.dx = sums(once.dx, once.dx),
-                    .dgamma = sums(once.dgamma, once.dgamma),
-                    .dbeta = sums(once.dbeta, once.dbeta)});
+  expect_same_bits(
+      gradients<TypeParam>(d, {.add_to = once}),
+      {.dx = sums(once.dx, once.dx), .dgamma = sums(once.dgamma, once.dgamma), .dbeta = sums(once.dbeta, once.dbeta)});
 }
 
 TYPED_TEST(Backward, GivesARowTheSameInputGradientInEveryBatch) {
@@ -233,8 +232,8 @@ TYPED_TEST(Backward, GivesTheSameBitsAtEveryAddress) {
     const auto d = random_data<T>(3, n, 263);
     const auto saved = forward<TypeParam>(d);
     const auto expected = backward<TypeParam>(d, saved);
-    for (Place Layout::*array : {&Layout::x, &Layout::dy, &Layout::gamma, &Layout::dx, &Layout::dgamma,
-                                 &Layout::dbeta, &Layout::statistics}) {
+    for (Place Layout::*array :
+         {&Layout::x, &Layout::dy, &Layout::gamma, &Layout::dx, &Layout::dgamma, &Layout::dbeta, &Layout::statistics}) {
       for (Index offset = 1; offset < 64 / static_cast<Index>(sizeof(T)); ++offset) {
         Layout layout;
         (layout.*array).offset = offset;
@@ -307,8 +306,8 @@ TYPED_TEST(Backward, KeepsNanAndInfinityInTheirOwnRow) {
           (d.*input)[static_cast<std::size_t>(row * n + n / 2)] = value;
           const auto got = gradients<TypeParam>(d);
           EXPECT_TRUE(same_bits(rows_of(got.dx, n, 0, row), rows_of(expected.dx, n, 0, row)));
-          EXPECT_TRUE(same_bits(rows_of(got.dx, n, row + 1, rows - row - 1),
-                                rows_of(expected.dx, n, row + 1, rows - row - 1)));
+          EXPECT_TRUE(
+              same_bits(rows_of(got.dx, n, row + 1, rows - row - 1), rows_of(expected.dx, n, row + 1, rows - row - 1)));
           // (The input gradient of a row of one is 0 by definition, whatever is in it.)
           const auto dx = rows_of(got.dx, n, row, 1);
           EXPECT_TRUE(n == 1 || std::ranges::any_of(dx, [](T v) { return std::isnan(v); })) << value << ", " << n;

@@ -99,8 +99,7 @@ TYPED_TEST(Forward, InPlaceGivesTheSameBits) {
       const auto d = mixed_data<T>(rows, n, 127);
       const auto expected = forward<TypeParam>(d);
       expect_same_bits(forward<TypeParam>(d, {.in_place = true}), expected);
-      expect_same_bits(forward<TypeParam>(d, {.layout = {.x = {.offset = 1, .gap = 3}}, .in_place = true}),
-                          expected);
+      expect_same_bits(forward<TypeParam>(d, {.layout = {.x = {.offset = 1, .gap = 3}}, .in_place = true}), expected);
     }
   }
 }
@@ -147,7 +146,8 @@ TYPED_TEST(Forward, KeepsNanAndInfinityInTheirOwnRow) {
 TYPED_TEST(Forward, WithoutEpsARowWithoutSpreadGivesBeta) {
   using T = typename TypeParam::Scalar;
   for (const Index n : edge_features<T>()) {
-    for (const T value : {T(2), T(1234.567), T(3e7), std::numeric_limits<T>::max()}) {
+    for (const T value :
+         {T(2), T(1234.567), T(3e7), T(0.1), T(1e-10), T(1e-20), T(1e-37), std::numeric_limits<T>::max()}) {
       auto d = random_data<T>(3, n, 139);  // between two ordinary rows
       std::fill_n(d.x.begin() + n, n, TypeParam::Norm::centred ? value : T(0));
       d.eps = 0;
@@ -158,7 +158,6 @@ TYPED_TEST(Forward, WithoutEpsARowWithoutSpreadGivesBeta) {
     }
   }
 }
-
 
 }  // namespace
 }  // namespace evenkeel_test

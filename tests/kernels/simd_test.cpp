@@ -45,7 +45,8 @@ TYPED_TEST(Simd, NativeVectorsFillARegister) {
     EXPECT_EQ(this->width, 1);
   } else {
     EXPECT_GE(sizeof(typename TestFixture::Batch), 16u);
-    EXPECT_EQ(sizeof(typename TestFixture::Batch), sizeof(typename TypeParam::Scalar) * static_cast<std::size_t>(this->width));
+    EXPECT_EQ(sizeof(typename TestFixture::Batch),
+              sizeof(typename TypeParam::Scalar) * static_cast<std::size_t>(this->width));
   }
 }
 

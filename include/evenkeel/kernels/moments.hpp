@@ -146,14 +146,17 @@ template <class Arch, class T>
                                                                                const Moments<T>& first) noexcept {
   const T shift = static_cast<T>(first.mean);
   const auto m = moments_around<Arch, false>(x, n, T(1), shift);
-  if (is_ordinary<T>(m.square, variance(m) + eps)) return statistics_of(m, eps, T(1), shift);
-  // Around the mean refined: the deviations of a constant row are exactly 0 now, not their rounding errors scaled up.
-  const T refined = static_cast<T>(shift + m.mean);
-  const auto constant = moments_around<Arch, false>(x, n, T(1), refined);
-  if (constant.square == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean) {
-    return statistics_of(constant, eps, T(1), refined);
+  if (m.mean * m.mean <= variance(m) && is_ordinary<T>(m.square, variance(m) + eps)) {
+    return statistics_of(m, eps, T(1), shift);
   }
-  const T scale = rescue_scale<T>(m.square);
+  // Around the mean refined: the deviations of a constant row are exactly 0 now, not rounding errors.
+  const T refined = static_cast<T>(shift + m.mean);
+  const auto again = moments_around<Arch, false>(x, n, T(1), refined);
+  const bool is_constant = again.square == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean;
+  if (is_constant || is_ordinary<T>(again.square, variance(again) + eps)) {
+    return statistics_of(again, eps, T(1), refined);
+  }
+  const T scale = rescue_scale<T>(again.square);
   const T scaled_shift = static_cast<T>(moments_around<Arch, true>(x, n, scale, T(0)).mean);
   return statistics_of(moments_around<Arch, true>(x, n, scale, scaled_shift), eps, scale, scaled_shift);
 }
