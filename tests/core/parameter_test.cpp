@@ -268,6 +268,31 @@ TEST(ForEachParameter, VisitsAConstModel) {
   EXPECT_EQ(paths, (std::vector<std::string>{"blocks.3.first", "blocks.3.second"}));
 }
 
+/// The same in one function for const and mutable models.
+struct OneParameter {
+  Parameter<float> only{2};
+
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
+    visit(prefix + "only", self.only);
+  }
+};
+
+TEST(ForEachParameter, VisitsByAStaticFunctionToo) {
+  OneParameter model;
+  for_each_parameter(model, [](const std::string& path, Parameter<float>& parameter) {
+    EXPECT_EQ(path, "only");
+    parameter.mutable_values()[0] = 4;
+  });
+  const OneParameter& constant = model;
+  int visited = 0;
+  for_each_parameter(constant, [&](const std::string&, const Parameter<float>& parameter) {
+    EXPECT_EQ(parameter.values()[0], 4);
+    ++visited;
+  });
+  EXPECT_EQ(visited, 1);
+}
+
 TEST(ForEachParameter, LeavesOutAModelWithoutParameters) {
   struct Nothing {
   } model;

@@ -178,6 +178,24 @@ TEST(TensorGradient, AddsWhereAsked) {
   expect_gradient(add_to(TensorView<float>(matrix.data(), 2, 3, 5)), matrix.data(), {2, 3}, 5, true);
 }
 
+TEST(TensorGradient, IsLikeXAndHasMemoryOfItsOwn) {
+  Matrix x(3, 4), dy(3, 4), dx(3, 4), turned(4, 3);
+  Eigen::MatrixXf columns(3, 4);
+  const auto require = [&](const TensorGradient<float>& to) {
+    evenkeel::require_input_gradient<float>("op", to, evenkeel::const_view(dy), evenkeel::const_view(x));
+  };
+  const auto text = [&](const TensorGradient<float>& to) {
+    return error_text<std::invalid_argument>([&] { require(to); });
+  };
+  EXPECT_NO_THROW(require({}));
+  EXPECT_NO_THROW(require(dx));
+  EXPECT_EQ(text(turned), "evenkeel::op: dx has shape [4, 3], expected [3, 4] (the shape of x)");
+  EXPECT_EQ(text(columns),
+            "evenkeel::op: dx is column-major, expected row-major as x is (copy into a tensor of that order first)");
+  EXPECT_EQ(text(dy), "evenkeel::op: dx overlaps dy in memory, expected memory of its own");
+  EXPECT_EQ(text(x), "evenkeel::op: dx overlaps x in memory, expected memory of its own");
+}
+
 TEST(TensorGradient, IsNotMadeFromVectorsOfTheStandardLibrary) {
   static_assert(!std::is_convertible_v<std::vector<float>&, TensorGradient<float>>);
   static_assert(!std::is_convertible_v<int, ParameterView<float>>);
