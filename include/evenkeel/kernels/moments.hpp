@@ -23,6 +23,10 @@ struct Segments {
   const T* x;
   Index columns, segments = 1, stride = 0;
   Index size() const noexcept { return segments * columns; }
+  /// `count` segments, or as many as there are from `first` on.
+  Segments part(Index first, Index count) const noexcept {
+    return {x + first * stride, columns, std::min(count, segments - first), stride};
+  }
 };
 
 /// Where squares neither overflow nor lose digits to underflow. Rows outside are measured, and written, with x times
@@ -105,40 +109,37 @@ inline Index block_segments(Index columns) noexcept {
   return std::max<Index>(1, chain / (columns / step + 1));
 }
 
-/// The sums of map(x) and of its square; map(padding) is 0.
+/// Adds up map(x) and its square; map(padding) is 0. At most block_segments of segments.
 template <class Arch, class T, class Map>
-inline MomentSums<T> power_sums(const Segments<T>& group, T padding, const Map& map) noexcept {
+inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group, T padding, const Map& map) noexcept {
   const auto rest = Simd<Arch, T>::broadcast(padding);
-  const Index segments_at_once = block_segments<Arch, T>(group.columns);
-  MomentSums<T> sums;
-  for (Index first = 0; first < group.segments; first += segments_at_once) {
-    const Index last = std::min(first + segments_at_once, group.segments);
-    for (Index start = 0; start < group.columns; start += block_columns<Arch, T>) {
-      PowerSums<Arch, T, true> block;
-      for (Index s = first; s < last; ++s) {
-        const T* x = group.x + s * group.stride + start;
-        for_each_vector<Arch, T, accumulators>(
-            std::min(group.columns - start, block_columns<Arch, T>),
-            [&](auto k, Index j, auto lanes) { block.add(k, map(lanes.load(x + j, rest))); });
-      }
-      block.merge_into(sums);
+  for (Index start = 0; start < group.columns; start += block_columns<Arch, T>) {
+    PowerSums<Arch, T, true> block;
+    for (Index s = 0; s < group.segments; ++s) {
+      const T* x = group.x + s * group.stride + start;
+      for_each_vector<Arch, T, accumulators>(
+          std::min(group.columns - start, block_columns<Arch, T>),
+          [&](auto k, Index j, auto lanes) { block.add(k, map(lanes.load(x + j, rest))); });
     }
+    block.merge_into(sums);
   }
-  return sums;
 }
 
-/// Moments of x.
+/// Adds up x and its square.
 template <class Arch, class T>
-inline Moments<T> moments_of(const Segments<T>& group) noexcept {
-  const auto sums = power_sums<Arch>(group, T(0), [](const auto& x) { return keep(x); });
-  return sums.moments(1 / static_cast<Wide<T>>(group.size()));
+inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group) noexcept {
+  add_power_sums<Arch>(sums, group, T(0), [](const auto& x) { return keep(x); });
 }
 
 /// Moments of x * scale - shift.
 template <class Arch, bool Scaled, class T>
 inline Moments<T> moments_around(const Segments<T>& group, T scale, T shift) noexcept {
   const Deviation<Arch, T, Scaled> deviation(scale, shift);
-  const auto sums = power_sums<Arch>(group, shift / scale, deviation);
+  const Index at_once = block_segments<Arch, T>(group.columns);
+  MomentSums<T> sums;
+  for (Index first = 0; first < group.segments; first += at_once) {
+    add_power_sums<Arch>(sums, group.part(first, at_once), shift / scale, deviation);
+  }
   // Divided, not multiplied by 1 / n: the deviations of a constant row, all alike, have exactly themselves as mean.
   const auto n = static_cast<Wide<T>>(group.size());
   return {sums.sum.value() / n, sums.square.value() / n};

@@ -24,6 +24,12 @@ inline Args with_longest_segments(Args a, bool has_parameters, bool contiguous) 
   return a;
 }
 
+/// Groups whose segments lie between each other's are taken together, up to this many.
+inline constexpr Index most_bundle_groups = 64;
+inline Index bundle_groups(Index segments, Index segment_stride, Index group_stride) noexcept {
+  return segments > 1 && std::abs(segment_stride) > std::abs(group_stride) ? most_bundle_groups : 1;
+}
+
 /// gamma or beta of a segment that has one of it (or, where there is none, Default).
 template <class Arch, class T, int Default>
 struct SegmentParameter {

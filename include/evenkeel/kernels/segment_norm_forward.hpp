@@ -28,28 +28,49 @@ struct SegmentNormForward {
 
 /// Forward normalization of every group, in pieces for segment_norm_forward. `Parameter` says where gamma and beta of
 /// a segment are.
+///
+/// A bundle of groups is measured, then written: one group, which is still in the cache then; or, where segments of
+/// other groups lie in between, all of those groups together, so that both passes go through memory in its order.
 template <class Arch, template <class, class, int> class Parameter, class T>
 class SegmentNormForwardPass {
  public:
-  explicit SegmentNormForwardPass(const SegmentNormForward<T>& args) noexcept : a_(args) {}
+  explicit SegmentNormForwardPass(const SegmentNormForward<T>& args) noexcept
+      : a_(args),
+        segments_at_once_(block_segments<Arch, T>(args.columns)),
+        groups_at_once_(bundle_groups(args.segments, args.x_segment_stride, args.x_group_stride)) {}
 
-  /// Each group is written as soon as it is measured: from the cache.
   void run() const noexcept {
-    for (Index o = 0; o < a_.outer; ++o) {
-      for (Index g = 0; g < a_.groups; ++g) {
-        const T* x = a_.x + o * a_.x_outer_stride + g * a_.x_group_stride;
-        const auto row = statistics(x, o * a_.groups + g);
-        is_ordinary(row) ? write<false>(row, o, g) : write_extreme(row, o, g);
+    Bundle bundle;
+    for (bundle.outer = 0; bundle.outer < a_.outer; ++bundle.outer) {
+      for (bundle.first = 0; bundle.first < a_.groups; bundle.first += groups_at_once_) {
+        bundle.groups = std::min(groups_at_once_, a_.groups - bundle.first);
+        measure(bundle);
+        write(bundle);
       }
     }
   }
 
  private:
-  RowStatistics<T> statistics(const T* x, Index i) const noexcept {
-    const bool contiguous = a_.x_segment_stride == a_.columns;
-    const auto group = contiguous ? Segments<T>{x, a_.columns * a_.segments}
-                                  : Segments<T>{x, a_.columns, a_.segments, a_.x_segment_stride};
-    const auto moments = accurate_moments<Arch>(moments_of<Arch>(group), group, a_.eps);
+  struct Bundle {
+    Index outer, first, groups;
+    RowStatistics<T> row[most_bundle_groups];
+  };
+
+  void measure(Bundle& bundle) const noexcept {
+    MomentSums<T> sums[most_bundle_groups];
+    for (Index s = 0; s < a_.segments; s += segments_at_once_) {
+      for (Index g = 0; g < bundle.groups; ++g) {
+        add_power_sums<Arch>(sums[g], group(bundle, g).part(s, segments_at_once_));
+      }
+    }
+    for (Index g = 0; g < bundle.groups; ++g) {
+      bundle.row[g] = finish(sums[g].moments(1 / static_cast<Wide<T>>(a_.segments * a_.columns)), group(bundle, g),
+                             bundle.outer * a_.groups + bundle.first + g);
+    }
+  }
+
+  RowStatistics<T> finish(const Moments<T>& first, const Segments<T>& group, Index i) const noexcept {
+    const auto moments = accurate_moments<Arch>(first, group, a_.eps);
     const auto row = statistics_of(moments, a_.eps);
     if (a_.mean) a_.mean[i] = row.mean;
     if (a_.mean_rest) a_.mean_rest[i] = row.mean_rest;
@@ -58,37 +79,48 @@ class SegmentNormForwardPass {
     return row;
   }
 
-  [[gnu::noinline, gnu::flatten]] void write_extreme(const RowStatistics<T>& row, Index o, Index g) const noexcept {
-    write<true>(row, o, g);
+  Segments<T> group(const Bundle& bundle, Index g) const noexcept {
+    return {a_.x + bundle.outer * a_.x_outer_stride + (bundle.first + g) * a_.x_group_stride, a_.columns, a_.segments,
+            a_.x_segment_stride};
   }
 
-  /// From the last segment to the first: of a group beyond the cache, the last ones are still in it.
-  template <bool Scaled>
-  void write(const RowStatistics<T>& statistics, Index o, Index g) const noexcept {
-    const LayerNormRow<Arch, T, Scaled> row(statistics);
-    const T* x = a_.x + o * a_.x_outer_stride + g * a_.x_group_stride;
-    T* y = a_.y + o * a_.y_outer_stride + g * a_.y_group_stride;
-    for (Index s = a_.segments - 1; s >= 0; --s) {
-      const Index first = g * a_.parameter_group_step + s * a_.parameter_segment_step;
-      for (Index start = 0; start < a_.columns; start += block_columns<Arch, T>) {
-        write_block(row, x + s * a_.x_segment_stride + start, y + s * a_.y_segment_stride + start,
-                    Parameter<Arch, T, 1>(a_.gamma ? a_.gamma + first : nullptr, start),
-                    Parameter<Arch, T, 0>(a_.beta ? a_.beta + first : nullptr, start),
-                    std::min(a_.columns - start, block_columns<Arch, T>));
+  void write(const Bundle& bundle) const noexcept {
+    for (Index s = 0; s < a_.segments; s += segments_at_once_) {
+      for (Index g = 0; g < bundle.groups; ++g) {
+        is_ordinary(bundle.row[g]) ? write_part<false>(bundle, g, s) : write_extreme_part(bundle, g, s);
       }
     }
   }
+  [[gnu::noinline, gnu::flatten]] void write_extreme_part(const Bundle& bundle, Index g, Index s) const noexcept {
+    write_part<true>(bundle, g, s);
+  }
 
-  template <class Row, class Gamma, class Beta>
-  static void write_block(const Row& row, const T* x, T* y, const Gamma& gamma, const Beta& beta,
-                          Index columns) noexcept {
-    for_each_vector<Arch, T, accumulators>(columns, [&](auto, Index j, auto lanes) {
-      const auto x_hat = row.x_hat(lanes.load(x + j));
-      lanes.store(y + j, Simd<Arch, T>::fma(x_hat, gamma.load(lanes, j), beta.load(lanes, j)));
-    });
+  template <bool Scaled>
+  void write_part(const Bundle& bundle, Index g, Index first) const noexcept {
+    const LayerNormRow<Arch, T, Scaled> row(bundle.row[g]);
+    const auto x = group(bundle, g).part(first, segments_at_once_);
+    T* y = a_.y + bundle.outer * a_.y_outer_stride + (bundle.first + g) * a_.y_group_stride;
+    for (Index r = 0; r < x.segments; ++r) {
+      write_segment(row, x.x + r * x.stride, y + (first + r) * a_.y_segment_stride,
+                    (bundle.first + g) * a_.parameter_group_step + (first + r) * a_.parameter_segment_step);
+    }
+  }
+
+  template <class Row>
+  void write_segment(const Row& row, const T* x, T* y, Index first_parameter) const noexcept {
+    for (Index start = 0; start < a_.columns; start += block_columns<Arch, T>) {
+      const Parameter<Arch, T, 1> gamma(a_.gamma ? a_.gamma + first_parameter : nullptr, start);
+      const Parameter<Arch, T, 0> beta(a_.beta ? a_.beta + first_parameter : nullptr, start);
+      for_each_vector<Arch, T, accumulators>(
+          std::min(a_.columns - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
+            const auto x_hat = row.x_hat(lanes.load(x + start + j));
+            lanes.store(y + start + j, Simd<Arch, T>::fma(x_hat, gamma.load(lanes, j), beta.load(lanes, j)));
+          });
+    }
   }
 
   SegmentNormForward<T> a_;
+  Index segments_at_once_, groups_at_once_;
 };
 
 template <class Arch, template <class, class, int> class Parameter, class T>
