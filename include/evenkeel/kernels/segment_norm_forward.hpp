@@ -35,37 +35,28 @@ template <class Arch, template <class, class, int> class Parameter, class T>
 class SegmentNormForwardPass {
  public:
   explicit SegmentNormForwardPass(const SegmentNormForward<T>& args) noexcept
-      : a_(args),
-        segments_at_once_(block_segments<Arch, T>(args.columns)),
-        groups_at_once_(bundle_groups(args.segments, args.x_segment_stride, args.x_group_stride)) {}
+      : a_(args), segments_at_once_(block_segments<Arch, T>(args.columns)) {}
 
   void run() const noexcept {
-    Bundle bundle;
-    for (bundle.outer = 0; bundle.outer < a_.outer; ++bundle.outer) {
-      for (bundle.first = 0; bundle.first < a_.groups; bundle.first += groups_at_once_) {
-        bundle.groups = std::min(groups_at_once_, a_.groups - bundle.first);
-        measure(bundle);
-        write(bundle);
-      }
-    }
+    MomentSums<T> sums[most_bundle_groups];
+    RowStatistics<T> row[most_bundle_groups];
+    for_each_bundle(a_, [&](const Bundle& bundle) {
+      measure(bundle, sums, row);
+      write(bundle, row);
+    });
   }
 
  private:
-  struct Bundle {
-    Index outer, first, groups;
-    RowStatistics<T> row[most_bundle_groups];
-  };
-
-  void measure(Bundle& bundle) const noexcept {
-    MomentSums<T> sums[most_bundle_groups];
+  void measure(const Bundle& bundle, MomentSums<T>* sums, RowStatistics<T>* row) const noexcept {
+    std::fill_n(sums, bundle.groups, MomentSums<T>());
     for (Index s = 0; s < a_.segments; s += segments_at_once_) {
       for (Index g = 0; g < bundle.groups; ++g) {
         add_power_sums<Arch>(sums[g], group(bundle, g).part(s, segments_at_once_));
       }
     }
+    const Wide<T> inv_n = 1 / static_cast<Wide<T>>(a_.segments * a_.columns);
     for (Index g = 0; g < bundle.groups; ++g) {
-      bundle.row[g] = finish(sums[g].moments(1 / static_cast<Wide<T>>(a_.segments * a_.columns)), group(bundle, g),
-                             bundle.outer * a_.groups + bundle.first + g);
+      row[g] = finish(sums[g].moments(inv_n), group(bundle, g), bundle.outer * a_.groups + bundle.first + g);
     }
   }
 
@@ -84,20 +75,21 @@ class SegmentNormForwardPass {
             a_.x_segment_stride};
   }
 
-  void write(const Bundle& bundle) const noexcept {
+  void write(const Bundle& bundle, const RowStatistics<T>* row) const noexcept {
     for (Index s = 0; s < a_.segments; s += segments_at_once_) {
       for (Index g = 0; g < bundle.groups; ++g) {
-        is_ordinary(bundle.row[g]) ? write_part<false>(bundle, g, s) : write_extreme_part(bundle, g, s);
+        is_ordinary(row[g]) ? write_part<false>(row[g], bundle, g, s) : write_extreme_part(row[g], bundle, g, s);
       }
     }
   }
-  [[gnu::noinline, gnu::flatten]] void write_extreme_part(const Bundle& bundle, Index g, Index s) const noexcept {
-    write_part<true>(bundle, g, s);
+  [[gnu::noinline, gnu::flatten]] void write_extreme_part(const RowStatistics<T>& statistics, const Bundle& bundle,
+                                                          Index g, Index first) const noexcept {
+    write_part<true>(statistics, bundle, g, first);
   }
 
   template <bool Scaled>
-  void write_part(const Bundle& bundle, Index g, Index first) const noexcept {
-    const LayerNormRow<Arch, T, Scaled> row(bundle.row[g]);
+  void write_part(const RowStatistics<T>& statistics, const Bundle& bundle, Index g, Index first) const noexcept {
+    const LayerNormRow<Arch, T, Scaled> row(statistics);
     const auto x = group(bundle, g).part(first, segments_at_once_);
     T* y = a_.y + bundle.outer * a_.y_outer_stride + (bundle.first + g) * a_.y_group_stride;
     for (Index r = 0; r < x.segments; ++r) {
@@ -120,7 +112,7 @@ class SegmentNormForwardPass {
   }
 
   SegmentNormForward<T> a_;
-  Index segments_at_once_, groups_at_once_;
+  Index segments_at_once_;
 };
 
 template <class Arch, template <class, class, int> class Parameter, class T>
@@ -147,8 +139,7 @@ template <class Arch, template <class, class, int> class Parameter, class T>
 template <class Arch = native, class T>
 inline void segment_norm_forward(const SegmentNormForward<T>& args) noexcept {
   if (args.outer * args.groups * args.segments * args.columns == 0) return;
-  const auto a = with_longest_segments(args, args.gamma || args.beta,
-                                       args.x_segment_stride == args.columns && args.y_segment_stride == args.columns);
+  const auto a = with_single_columns_joined(args, args.x_segment_stride == 1 && args.y_segment_stride == 1);
   a.parameter_column_step == 0 ? normalize_segments<Arch, SegmentParameter>(a)
                                : normalize_segments<Arch, ColumnParameters>(a);
 }
