@@ -203,7 +203,8 @@ template <class Arch, class T>
   const bool is_constant = again.square == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean;
   if (is_constant || is_ordinary<T>(again.square, variance(again) + eps)) return {again, T(1), refined};
   const T scale = rescue_scale<T>(again.square);
-  const T scaled_shift = static_cast<T>(moments_around<Arch, true>(group, scale, T(0)).mean);
+  // The shift times a power of two, be it subnormal: lanes past the end, which hold it, deviate by exactly 0.
+  const T scaled_shift = keep(static_cast<T>(moments_around<Arch, true>(group, scale, T(0)).mean / scale)) * scale;
   return {moments_around<Arch, true>(group, scale, scaled_shift), scale, scaled_shift};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "evenkeel/kernels/segment_norm.hpp"
 
 namespace evenkeel {
@@ -43,22 +45,21 @@ inline Index parameter_count(const Args& a) noexcept {
   return count;
 }
 
-/// Totals of the parameters' gradients over segments and groups, in double.
+/// Totals of the parameters' gradients over segments and groups, in double or better.
 template <class T>
 class ParameterTotals {
  public:
   static std::size_t workspace_bytes(Index parameters) noexcept {
-    return 2 * static_cast<std::size_t>(parameters) * sizeof(Wide<T>) + alignof(Wide<T>) - 1;
+    return 2 * static_cast<std::size_t>(parameters) * sizeof(WideSum<T>) + alignment - 1;
   }
   ParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
-    constexpr std::uintptr_t alignment = alignof(Wide<T>);
     const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-    totals_ = reinterpret_cast<Wide<T>*>((address + alignment - 1) / alignment * alignment);
-    std::fill_n(totals_, 2 * parameters, Wide<T>(0));
+    totals_ = reinterpret_cast<WideSum<T>*>((address + alignment - 1) / alignment * alignment);
+    std::uninitialized_fill_n(totals_, 2 * parameters, WideSum<T>());
   }
-  void add(Index parameter, Wide<T> dgamma, Wide<T> dbeta) const noexcept {
-    totals_[parameter] += dgamma;
-    totals_[parameters_ + parameter] += dbeta;
+  void add(Index parameter, T dgamma, T dbeta) const noexcept {
+    totals_[parameter].add(dgamma);
+    totals_[parameters_ + parameter].add(dbeta);
   }
   void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
     write(totals_, dgamma, add_dgamma);
@@ -66,12 +67,17 @@ class ParameterTotals {
   }
 
  private:
-  void write(const Wide<T>* totals, T* out, bool add) const noexcept {
+  static constexpr std::uintptr_t alignment = alignof(WideSum<T>);
+
+  void write(const WideSum<T>* totals, T* out, bool add) const noexcept {
     if (!out) return;
-    for (Index i = 0; i < parameters_; ++i) out[i] = static_cast<T>(add ? out[i] + totals[i] : totals[i]);
+    for (Index i = 0; i < parameters_; ++i) {
+      const Wide<T> total = totals[i].value();
+      out[i] = static_cast<T>(add ? out[i] + total : total);
+    }
   }
 
-  Wide<T>* totals_;
+  WideSum<T>* totals_;
   Index parameters_;
 };
 
@@ -177,9 +183,9 @@ class SegmentNormBackwardPass {
     }
     const Index parameter = group.first_parameter + first * a_.parameter_segment_step;
     const T gamma = a_.gamma ? a_.gamma[parameter] : T(1);
-    const Wide<T> dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
-    group.g.add(dbeta * gamma);
-    group.gx.add(dgamma * gamma);
+    const T dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
+    group.g.add(Wide<T>(dbeta) * gamma);
+    group.gx.add(Wide<T>(dgamma) * gamma);
     if (totals_) totals_->add(parameter, dgamma, dbeta);
   }
 
