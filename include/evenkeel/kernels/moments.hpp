@@ -2,7 +2,7 @@
 
 #include "evenkeel/kernels/simd.hpp"
 
-/// Mean, variance and mean square of a row: the accuracy contract lives here.
+/// Mean, variance and mean square of a row, or of any group of segments: the accuracy contract lives here.
 ///
 /// Sums are taken in vectors of the data's type, in chains of at most 32 additions, and merged in double.
 namespace evenkeel {
@@ -15,6 +15,18 @@ template <class T>
 struct RowStatistics {
   T mean, mean_rest;
   T rstd;  ///< 1 / sqrt(var + eps), or 1 / sqrt(mean square + eps); 0 where that is 1 / 0, so that x_hat is 0
+};
+
+/// What is normalized together: runs of contiguous columns, `stride` apart. A row is one of them.
+template <class T>
+struct Segments {
+  const T* x;
+  Index columns, segments = 1, stride = 0;
+  Index size() const noexcept { return segments * columns; }
+  /// `count` segments, or as many as there are from `first` on.
+  Segments part(Index first, Index count) const noexcept {
+    return {x + first * stride, columns, std::min(count, segments - first), stride};
+  }
 };
 
 /// Where squares neither overflow nor lose digits to underflow. Rows outside are measured, and written, with x times
@@ -90,21 +102,47 @@ class PowerSums {
   Batch sum_[accumulators], square_[accumulators];
 };
 
-/// Moments of x * scale - shift.
-template <class Arch, bool Scaled, class T>
-inline Moments<T> moments_around(const T* x, Index n, T scale, T shift) noexcept {
-  const Deviation<Arch, T, Scaled> deviation(scale, shift);
-  const auto padding = Simd<Arch, T>::broadcast(shift / scale);
-  MomentSums<T> sums;
-  for (Index start = 0; start < n; start += block_columns<Arch, T>) {
+/// How many segments are summed in vectors of T before the sums are merged in double, as many columns of one are.
+template <class Arch, class T>
+inline Index block_segments(Index columns) noexcept {
+  constexpr Index step = accumulators * Simd<Arch, T>::width, chain = block_columns<Arch, T> / step;
+  return std::max<Index>(1, chain / (columns / step + 1));
+}
+
+/// Adds up map(x) and its square; map(padding) is 0. At most block_segments of segments.
+template <class Arch, class T, class Map>
+inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group, T padding, const Map& map) noexcept {
+  const auto rest = Simd<Arch, T>::broadcast(padding);
+  for (Index start = 0; start < group.columns; start += block_columns<Arch, T>) {
     PowerSums<Arch, T, true> block;
-    for_each_vector<Arch, T, accumulators>(
-        std::min(n - start, block_columns<Arch, T>),
-        [&](auto k, Index j, auto lanes) { block.add(k, deviation(lanes.load(x + start + j, padding))); });
+    for (Index s = 0; s < group.segments; ++s) {
+      const T* x = group.x + s * group.stride + start;
+      for_each_vector<Arch, T, accumulators>(
+          std::min(group.columns - start, block_columns<Arch, T>),
+          [&](auto k, Index j, auto lanes) { block.add(k, map(lanes.load(x + j, rest))); });
+    }
     block.merge_into(sums);
   }
+}
+
+/// Adds up x and its square.
+template <class Arch, class T>
+inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group) noexcept {
+  add_power_sums<Arch>(sums, group, T(0), [](const auto& x) { return keep(x); });
+}
+
+/// Moments of x * scale - shift.
+template <class Arch, bool Scaled, class T>
+inline Moments<T> moments_around(const Segments<T>& group, T scale, T shift) noexcept {
+  const Deviation<Arch, T, Scaled> deviation(scale, shift);
+  const Index at_once = block_segments<Arch, T>(group.columns);
+  MomentSums<T> sums;
+  for (Index first = 0; first < group.segments; first += at_once) {
+    add_power_sums<Arch>(sums, group.part(first, at_once), shift / scale, deviation);
+  }
   // Divided, not multiplied by 1 / n: the deviations of a constant row, all alike, have exactly themselves as mean.
-  return {sums.sum.value() / static_cast<Wide<T>>(n), sums.square.value() / static_cast<Wide<T>>(n)};
+  const auto n = static_cast<Wide<T>>(group.size());
+  return {sums.sum.value() / n, sums.square.value() / n};
 }
 
 template <class T>
@@ -120,12 +158,24 @@ inline T reciprocal_root(Wide<T> square, double eps, T scale) noexcept {
   return static_cast<T>(std::min<Wide<T>>(scale / std::sqrt(radicand), std::numeric_limits<T>::max()));
 }
 
-/// Statistics of x from the moments of x * scale - shift.
+/// The moments of x * scale - shift, by which x has its statistics to all digits.
 template <class T>
-inline RowStatistics<T> statistics_of(const Moments<T>& m, double eps, T scale, T scaled_shift) noexcept {
-  const Wide<T> shift = scaled_shift / Wide<T>(scale), offset = m.mean / scale;
+struct ShiftedMoments {
+  Moments<T> moments;
+  T scale, shift;
+};
+
+template <class T>
+inline RowStatistics<T> statistics_of(const ShiftedMoments<T>& m, double eps) noexcept {
+  const Wide<T> shift = m.shift / Wide<T>(m.scale), offset = m.moments.mean / m.scale;
   const T mean = keep(static_cast<T>(shift + offset));
-  return {mean, static_cast<T>(keep(shift - mean) + offset), reciprocal_root<T>(variance(m), eps, scale)};
+  return {mean, static_cast<T>(keep(shift - mean) + offset), reciprocal_root<T>(variance(m.moments), eps, m.scale)};
+}
+
+/// The biased variance of x.
+template <class T>
+inline T variance_of(const ShiftedMoments<T>& m) noexcept {
+  return static_cast<T>(std::max(variance(m.moments), Wide<T>(0)) / m.scale / m.scale);
 }
 
 template <class T>
@@ -140,28 +190,25 @@ inline T rescue_scale(Wide<T> square) noexcept {
   return square < 1 ? OrdinaryRange<T>::scale_up : OrdinaryRange<T>::scale_down;
 }
 
-/// Statistics of a row whose mean is large against its spread, or whose squares leave the type's range.
+/// Moments of a group whose mean is large against its spread, or whose squares leave the type's range.
 template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline RowStatistics<T> layer_statistics_again(const T* x, Index n, double eps,
-                                                                               const Moments<T>& first) noexcept {
+[[gnu::noinline, gnu::flatten]] inline ShiftedMoments<T> accurate_moments_again(const Segments<T>& group, double eps,
+                                                                                const Moments<T>& first) noexcept {
   const T shift = static_cast<T>(first.mean);
-  const auto m = moments_around<Arch, false>(x, n, T(1), shift);
-  if (m.mean * m.mean <= variance(m) && is_ordinary<T>(m.square, variance(m) + eps)) {
-    return statistics_of(m, eps, T(1), shift);
-  }
+  const auto m = moments_around<Arch, false>(group, T(1), shift);
+  if (m.mean * m.mean <= variance(m) && is_ordinary<T>(m.square, variance(m) + eps)) return {m, T(1), shift};
   // Around the mean refined: the deviations of a constant row are exactly 0 now, not rounding errors.
   const T refined = static_cast<T>(shift + m.mean);
-  const auto again = moments_around<Arch, false>(x, n, T(1), refined);
+  const auto again = moments_around<Arch, false>(group, T(1), refined);
   const bool is_constant = again.square == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean;
-  if (is_constant || is_ordinary<T>(again.square, variance(again) + eps)) {
-    return statistics_of(again, eps, T(1), refined);
-  }
+  if (is_constant || is_ordinary<T>(again.square, variance(again) + eps)) return {again, T(1), refined};
   const T scale = rescue_scale<T>(again.square);
-  const T scaled_shift = static_cast<T>(moments_around<Arch, true>(x, n, scale, T(0)).mean);
-  return statistics_of(moments_around<Arch, true>(x, n, scale, scaled_shift), eps, scale, scaled_shift);
+  // The shift times a power of two, be it subnormal: lanes past the end, which hold it, deviate by exactly 0.
+  const T scaled_shift = keep(static_cast<T>(moments_around<Arch, true>(group, scale, T(0)).mean / scale)) * scale;
+  return {moments_around<Arch, true>(group, scale, scaled_shift), scale, scaled_shift};
 }
 
-/// Mean (two-part) and rstd of x[0 .. n) from its moments.
+/// The moments that mean (two-part), variance and rstd of a group follow from, given those of x itself.
 ///
 /// They are accurate if the variance is at least half of the mean square, whose difference it is: in nearly every row
 /// of activations. Otherwise the pass is taken again around the mean that it has found.
@@ -170,10 +217,16 @@ template <class Arch, class T>
 /// Cost      nothing more is read; x once more where the mean is large, thrice where squares leave the type's range.
 /// Source    shifted data algorithm; Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
 template <class Arch, class T>
-inline RowStatistics<T> layer_statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+inline ShiftedMoments<T> accurate_moments(const Moments<T>& m, const Segments<T>& group, double eps) noexcept {
   const Wide<T> var = variance(m);
-  if (m.mean * m.mean <= var && is_ordinary<T>(m.square, var + eps)) return statistics_of(m, eps, T(1), T(0));
-  return layer_statistics_again<Arch>(x, n, eps, m);
+  if (m.mean * m.mean <= var && is_ordinary<T>(m.square, var + eps)) return {m, T(1), T(0)};
+  return accurate_moments_again<Arch>(group, eps, m);
+}
+
+/// Mean (two-part) and rstd of x[0 .. n) from its moments.
+template <class Arch, class T>
+inline RowStatistics<T> layer_statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+  return statistics_of(accurate_moments<Arch>(m, Segments<T>{x, n}, eps), eps);
 }
 
 /// 1 / sqrt(mean(x^2) + eps) of a row whose squares leave the type's range.
@@ -181,7 +234,7 @@ template <class Arch, class T>
 [[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const T* x, Index n, double eps,
                                                               const Moments<T>& first) noexcept {
   const T scale = rescue_scale<T>(first.square);
-  return reciprocal_root<T>(moments_around<Arch, true>(x, n, scale, T(0)).square, eps, scale);
+  return reciprocal_root<T>(moments_around<Arch, true>(Segments<T>{x, n}, scale, T(0)).square, eps, scale);
 }
 
 /// 1 / sqrt(mean(x^2) + eps) of x[0 .. n) from its moments.

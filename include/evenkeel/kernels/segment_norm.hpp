@@ -1,0 +1,70 @@
+#pragma once
+
+#include "evenkeel/kernels/row_norm.hpp"
+
+/// What forward and backward of groups of segments share: the norms of channels-first images, where a group (or, for
+/// BatchNorm, a channel) lies in runs of contiguous elements.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+/// Segments of one column each that follow one another in memory (`contiguous`, in every tensor), as columns of one
+/// segment. (Longer segments are not joined: sums have to be grouped alike whatever the strides.)
+template <class Args>
+inline Args with_single_columns_joined(Args a, bool contiguous) noexcept {
+  if (a.columns > 1 || !contiguous || a.parameter_segment_step > 1) return a;
+  a.columns = a.segments;
+  a.parameter_column_step = a.parameter_segment_step;
+  a.segments = 1;
+  a.parameter_segment_step = 0;
+  return a;
+}
+
+/// Groups whose segments lie between each other's are taken together, up to this many.
+inline constexpr Index most_bundle_groups = 64;
+inline Index bundle_groups(Index segments, Index segment_stride, Index group_stride) noexcept {
+  return segments > 1 && std::abs(segment_stride) > std::abs(group_stride) ? most_bundle_groups : 1;
+}
+
+struct Bundle {
+  Index outer, first, groups;
+};
+
+/// body(bundle) for all groups, in the order of memory.
+template <class Args, class Body>
+inline void for_each_bundle(const Args& a, Body&& body) noexcept {
+  const Index at_once = bundle_groups(a.segments, a.x_segment_stride, a.x_group_stride);
+  for (Index o = 0; o < a.outer; ++o) {
+    for (Index g = 0; g < a.groups; g += at_once) body(Bundle{o, g, std::min(at_once, a.groups - g)});
+  }
+}
+
+/// gamma or beta of a segment that has one of it (or, where there is none, Default).
+template <class Arch, class T, int Default>
+struct SegmentParameter {
+  using Batch = typename Simd<Arch, T>::Batch;
+  static constexpr bool per_column = false;
+  Batch value;
+  SegmentParameter(const T* parameter, Index) noexcept
+      : value(Simd<Arch, T>::broadcast(parameter ? *parameter : T(Default))) {}
+  template <class Lanes>
+  Batch load(Lanes, Index) const noexcept {
+    return value;
+  }
+};
+
+/// gamma or beta of a block of columns, from `start` on, with one of it for each column.
+template <class Arch, class T, int Default>
+struct ColumnParameters {
+  static constexpr bool per_column = true;
+  const T* block;
+  ColumnParameters(const T* parameters, Index start) noexcept : block(parameter_block<Default>(parameters, start)) {}
+  template <class Lanes>
+  typename Simd<Arch, T>::Batch load(Lanes lanes, Index j) const noexcept {
+    return lanes.load(block + j);
+  }
+};
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

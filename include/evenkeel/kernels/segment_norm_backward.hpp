@@ -1,0 +1,325 @@
+#pragma once
+
+#include <memory>
+
+#include "evenkeel/kernels/segment_norm.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+/// Parameters are where those of SegmentNormForward are.
+template <class T>
+struct SegmentNormBackward {
+  const T* dy = nullptr;         ///< [outer, groups, segments, columns], columns contiguous
+  const T* x = nullptr;          ///< the same
+  const T* gamma = nullptr;      ///< or null: 1
+  const T* mean = nullptr;       ///< [outer, groups]
+  const T* mean_rest = nullptr;  ///< [outer, groups], or null: 0, which costs the accuracy of groups with a large mean
+  const T* rstd = nullptr;       ///< [outer, groups]
+  T* dx = nullptr;               ///< as x, or null: not wanted; may be dy
+  T* dgamma = nullptr;           ///< or null: not wanted
+  T* dbeta = nullptr;            ///< or null: not wanted
+  bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
+  Index outer = 0, groups = 0, segments = 0, columns = 0;
+  Index dy_outer_stride = 0, dy_group_stride = 0, dy_segment_stride = 0;
+  Index x_outer_stride = 0, x_group_stride = 0, x_segment_stride = 0;
+  Index dx_outer_stride = 0, dx_group_stride = 0, dx_segment_stride = 0;
+  Index parameter_group_step = 0, parameter_segment_step = 0;
+  Index parameter_column_step = 0;   ///< 0 or 1
+  bool constant_statistics = false;  ///< mean and rstd do not depend on x: dx = rstd * gamma * dy
+  void* workspace =
+      nullptr;  ///< segment_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
+};
+
+/// Where parameters end.
+template <class Args>
+inline Index parameter_count(const Args& a) noexcept {
+  Index count = 1;
+  for (const auto& axis : {std::pair{a.groups, a.parameter_group_step}, std::pair{a.segments, a.parameter_segment_step},
+                           std::pair{a.columns, a.parameter_column_step}}) {
+    if (axis.second == 0) continue;
+    if (axis.first == 0) return 0;
+    count += (axis.first - 1) * axis.second;
+  }
+  return count;
+}
+
+/// Totals of the parameters' gradients over segments and groups, in double or better.
+template <class T>
+class ParameterTotals {
+ public:
+  static std::size_t workspace_bytes(Index parameters) noexcept {
+    return 2 * static_cast<std::size_t>(parameters) * sizeof(WideSum<T>) + alignment - 1;
+  }
+  ParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
+    const auto address = reinterpret_cast<std::uintptr_t>(workspace);
+    totals_ = reinterpret_cast<WideSum<T>*>((address + alignment - 1) / alignment * alignment);
+    std::uninitialized_fill_n(totals_, 2 * parameters, WideSum<T>());
+  }
+  void add(Index parameter, T dgamma, T dbeta) const noexcept {
+    totals_[parameter].add(dgamma);
+    totals_[parameters_ + parameter].add(dbeta);
+  }
+  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
+    write(totals_, dgamma, add_dgamma);
+    write(totals_ + parameters_, dbeta, add_dbeta);
+  }
+
+ private:
+  static constexpr std::uintptr_t alignment = alignof(WideSum<T>);
+
+  void write(const WideSum<T>* totals, T* out, bool add) const noexcept {
+    if (!out) return;
+    for (Index i = 0; i < parameters_; ++i) {
+      const Wide<T> total = totals[i].value();
+      out[i] = static_cast<T>(add ? out[i] + total : total);
+    }
+  }
+
+  WideSum<T>* totals_;
+  Index parameters_;
+};
+
+/// The gradients of every group, in pieces for segment_norm_backward.
+///
+/// Pass 1 over a bundle of groups sums dy and dy * x_hat for each parameter. These sums are dbeta and dgamma; times
+/// gamma they are the sums of g = dy * gamma and of g * x_hat, which pass 2 takes to write dx.
+template <class Arch, template <class, class, int> class Parameter, class T>
+class SegmentNormBackwardPass {
+ public:
+  /// `totals` is null if parameters have no gradients.
+  SegmentNormBackwardPass(const SegmentNormBackward<T>& args, const ParameterTotals<T>* totals) noexcept
+      : a_(args), totals_(totals), segments_at_once_(segments_of_a_sum(args)) {}
+
+  void run() const noexcept {
+    Group groups[most_bundle_groups];
+    for_each_bundle(a_, [&](const Bundle& bundle) {
+      for (Index g = 0; g < bundle.groups; ++g) groups[g] = open(bundle.outer, bundle.first + g);
+      if (totals_ || !a_.constant_statistics) {
+        for_each_part(bundle, groups, [&](Group& group, Index first) {
+          group.ordinary ? sum<false>(group, first) : sum_extreme(group, first);
+        });
+      }
+      if (!a_.dx) return;
+      for (Index g = 0; g < bundle.groups; ++g) groups[g].to = input_gradient(groups[g]);
+      for_each_part(bundle, groups, [&](const Group& group, Index first) {
+        a_.add_dx ? write<true>(group, first) : write<false>(group, first);
+      });
+    });
+  }
+
+ private:
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  static constexpr bool per_column = Parameter<Arch, T, 1>::per_column;
+
+  struct Group {
+    const T *dy, *x;
+    T* dx;
+    Index first_parameter;
+    RowStatistics<T> statistics;
+    bool ordinary;
+    WideSum<Wide<T>> g, gx;
+    InputGradient<T> to;
+  };
+
+  /// Segments of one parameter are summed together; so are, in each column, those with a parameter for each column.
+  static Index segments_of_a_sum(const SegmentNormBackward<T>& a) noexcept {
+    if (per_column) return 32;  // the longest chain of additions
+    return a.parameter_segment_step == 0 ? block_segments<Arch, T>(a.columns) : 1;
+  }
+
+  Group open(Index o, Index g) const noexcept {
+    const Index i = o * a_.groups + g;
+    Group group{};
+    group.dy = a_.dy + o * a_.dy_outer_stride + g * a_.dy_group_stride;
+    group.x = a_.x + o * a_.x_outer_stride + g * a_.x_group_stride;
+    group.dx = a_.dx ? a_.dx + o * a_.dx_outer_stride + g * a_.dx_group_stride : nullptr;
+    group.first_parameter = g * a_.parameter_group_step;
+    group.statistics = {a_.mean[i], a_.mean_rest ? a_.mean_rest[i] : T(0), a_.rstd[i]};
+    group.ordinary = is_ordinary(group.statistics);
+    return group;
+  }
+
+  template <class Body>
+  void for_each_part(const Bundle& bundle, Group* groups, const Body& body) const noexcept {
+    for (Index first = 0; first < a_.segments; first += segments_at_once_) {
+      for (Index g = 0; g < bundle.groups; ++g) body(groups[g], first);
+    }
+  }
+  Index segments_from(Index first) const noexcept { return std::min(segments_at_once_, a_.segments - first); }
+  Index columns_from(Index start) const noexcept { return std::min(block_columns<Arch, T>, a_.columns - start); }
+
+  [[gnu::noinline, gnu::flatten]] void sum_extreme(Group& group, Index first) const noexcept {
+    sum<true>(group, first);
+  }
+  template <bool Scaled>
+  void sum(Group& group, Index first) const noexcept {
+    const LayerNormRow<Arch, T, Scaled> row(group.statistics);
+    for (Index start = 0; start < a_.columns; start += block_columns<Arch, T>) {
+      if constexpr (per_column) {
+        sum_columns(row, group, first, start);
+      } else {
+        sum_segments(row, group, first, start);
+      }
+    }
+  }
+
+  /// A block of columns of segments with one parameter.
+  template <class Row>
+  void sum_segments(const Row& row, Group& group, Index first, Index start) const noexcept {
+    const Batch mean = S::broadcast(group.statistics.mean);  // stands for x past the end: x_hat has to be finite there
+    Batch dy_sum[accumulators], dy_x_sum[accumulators];
+    for (int k = 0; k < accumulators; ++k) dy_sum[k] = dy_x_sum[k] = S::broadcast(T(0));
+    for (Index s = first; s < first + segments_from(first); ++s) {
+      const T* dy = group.dy + s * a_.dy_segment_stride + start;
+      const T* x = group.x + s * a_.x_segment_stride + start;
+      for_each_vector<Arch, T, accumulators>(columns_from(start), [&](auto k, Index j, auto lanes) {
+        const Batch dy_j = keep(lanes.load(dy + j));
+        dy_sum[k] = dy_sum[k] + dy_j;
+        dy_x_sum[k] = S::fma(dy_j, row.x_hat(lanes.load(x + j, mean)), dy_x_sum[k]);
+      });
+    }
+    const Index parameter = group.first_parameter + first * a_.parameter_segment_step;
+    const T gamma = a_.gamma ? a_.gamma[parameter] : T(1);
+    const T dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
+    group.g.add(Wide<T>(dbeta) * gamma);
+    group.gx.add(Wide<T>(dgamma) * gamma);
+    if (totals_) totals_->add(parameter, dgamma, dbeta);
+  }
+
+  /// A block of columns, each of which has a parameter.
+  template <class Row>
+  void sum_columns(const Row& row, Group& group, Index first, Index start) const noexcept {
+    const Batch mean = S::broadcast(group.statistics.mean);
+    const Parameter<Arch, T, 1> gamma(a_.gamma ? a_.gamma + group.first_parameter : nullptr, start);
+    for_each_vector<Arch, T, accumulators>(columns_from(start), [&](auto, Index j, auto lanes) {
+      const T* dy = group.dy + first * a_.dy_segment_stride + start + j;
+      const T* x = group.x + first * a_.x_segment_stride + start + j;
+      Batch dy_sum = S::broadcast(T(0)), dy_x_sum = dy_sum;
+      for (Index s = 0; s < segments_from(first); ++s) {
+        const Batch dy_s = keep(lanes.load(dy + s * a_.dy_segment_stride));
+        dy_sum = dy_sum + dy_s;
+        dy_x_sum = S::fma(dy_s, row.x_hat(lanes.load(x + s * a_.x_segment_stride, mean)), dy_x_sum);
+      }
+      const Batch gamma_j = gamma.load(lanes, j);
+      group.g.add(S::sum(dy_sum * gamma_j));
+      group.gx.add(S::sum(dy_x_sum * gamma_j));
+      if (totals_) add_columns(group.first_parameter + start + j, a_.columns - start - j, dy_sum, dy_x_sum);
+    });
+  }
+
+  void add_columns(Index parameter, Index columns, const Batch& dy_sum, const Batch& dy_x_sum) const noexcept {
+    T dbeta[S::width], dgamma[S::width];
+    S::store(dbeta, dy_sum);
+    S::store(dgamma, dy_x_sum);
+    for (Index j = 0; j < std::min(columns, S::width); ++j) totals_->add(parameter + j, dgamma[j], dbeta[j]);
+  }
+
+  InputGradient<T> input_gradient(const Group& group) const noexcept {
+    if (a_.constant_statistics) return {group.statistics.rstd, T(0), T(0)};
+    const Index n = a_.segments * a_.columns;
+    // One value alone is its own mean, whatever it is. The formula would leave the rounding error of g * rstd.
+    if (n == 1) return {T(0), T(0), T(0)};
+    const auto wide_n = static_cast<Wide<T>>(n);
+    const Wide<T> mean_g = group.g.value() / wide_n, mean_gx = group.gx.value() / wide_n;
+    return group.ordinary ? LayerNormRow<Arch, T, false>::input_gradient(group.statistics, mean_g, mean_gx)
+                          : LayerNormRow<Arch, T, true>::input_gradient(group.statistics, mean_g, mean_gx);
+  }
+
+  template <bool Add>
+  void write(const Group& group, Index first) const noexcept {
+    if (a_.constant_statistics) {
+      const Batch gain = S::broadcast(group.to.gain);
+      return write_part<Add>(group, first, [&](auto, const T*, const Batch& g) { return g * gain; });
+    }
+    group.ordinary ? write_normalized<Add, false>(group, first) : write_extreme<Add>(group, first);
+  }
+  template <bool Add>
+  [[gnu::noinline, gnu::flatten]] void write_extreme(const Group& group, Index first) const noexcept {
+    write_normalized<Add, true>(group, first);
+  }
+  template <bool Add, bool Scaled>
+  void write_normalized(const Group& group, Index first) const noexcept {
+    const LayerNormRow<Arch, T, Scaled> row(group.statistics);
+    const Batch gain = S::broadcast(group.to.gain), slope = S::broadcast(group.to.slope);
+    const Batch intercept = S::broadcast(group.to.intercept);
+    write_part<Add>(group, first, [&](auto lanes, const T* x, const Batch& g) {
+      return S::fma(g, gain, S::fma(row.deviation(lanes.load(x)), slope, intercept));
+    });
+  }
+
+  /// dx = gradient(lanes, where x is, g) of some segments.
+  template <bool Add, class Gradient>
+  void write_part(const Group& group, Index first, const Gradient& gradient) const noexcept {
+    for (Index s = first; s < first + segments_from(first); ++s) {
+      const T* gamma_s = a_.gamma ? a_.gamma + group.first_parameter + s * a_.parameter_segment_step : nullptr;
+      for (Index start = 0; start < a_.columns; start += block_columns<Arch, T>) {
+        const T* dy = group.dy + s * a_.dy_segment_stride + start;
+        const T* x = group.x + s * a_.x_segment_stride + start;
+        T* dx = group.dx + s * a_.dx_segment_stride + start;
+        const Parameter<Arch, T, 1> gamma(gamma_s, start);
+        for_each_vector<Arch, T, accumulators>(columns_from(start), [&](auto, Index j, auto lanes) {
+          const Batch dx_j = gradient(lanes, x + j, keep(lanes.load(dy + j) * gamma.load(lanes, j)));
+          lanes.store(dx + j, Add ? add(lanes.load(dx + j), dx_j) : dx_j);
+        });
+      }
+    }
+  }
+
+  SegmentNormBackward<T> a_;
+  const ParameterTotals<T>* totals_;
+  Index segments_at_once_;
+};
+
+template <class Arch, template <class, class, int> class Parameter, class T>
+[[gnu::flatten]] inline void differentiate_segments(const SegmentNormBackward<T>& a,
+                                                    const ParameterTotals<T>* totals) noexcept {
+  SegmentNormBackwardPass<Arch, Parameter, T>(a, totals).run();
+}
+
+template <class Arch, class T>
+inline void differentiate_segments(const SegmentNormBackward<T>& args, const ParameterTotals<T>* totals) noexcept {
+  if (args.outer * args.groups * args.segments * args.columns == 0) return;
+  const auto a = with_single_columns_joined(
+      args, args.dy_segment_stride == 1 && args.x_segment_stride == 1 && (!args.dx || args.dx_segment_stride == 1));
+  a.parameter_column_step == 0 ? differentiate_segments<Arch, SegmentParameter>(a, totals)
+                               : differentiate_segments<Arch, ColumnParameters>(a, totals);
+}
+
+/// Bytes of workspace that segment_norm_backward takes for dgamma and dbeta of so many elements.
+template <class T>
+inline std::size_t segment_norm_backward_workspace_bytes(Index parameters) noexcept {
+  return ParameterTotals<T>::workspace_bytes(parameters);
+}
+
+/// Gradients of segment_norm_forward, from its x and statistics: with g = gamma * dy and means over a group,
+/// dx = rstd * (g - mean(g) - x_hat * mean(g * x_hat)); dgamma = sum of dy * x_hat; dbeta = sum of dy.
+///
+/// With `constant_statistics` (BatchNorm in inference) they are those of y = (x - mean) * rstd * gamma + beta with
+/// mean and rstd given: dx = rstd * g.
+///
+/// Shapes    dy, x, dx [outer, groups, segments, columns]; mean, mean_rest, rstd [outer, groups].
+/// Aliasing  dx may be dy, with the same strides; nothing else may overlap.
+/// Writes    dx, dgamma, dbeta where given: added to where add_* says so, else overwritten.
+/// Numerics  dx within 4 ulp of rstd * (max|g| + max|x_hat| * |mean(g * x_hat)|), dgamma and dbeta within
+///           4 * sqrt(groups of a parameter) ulp of max|dy| * max|x_hat| for each element (SegmentNormAccuracy tests);
+///           dx is exactly 0 for groups of one element.
+/// Cost      x and dy read once from memory and once from cache, as far as a group fits it, dx written once; no
+///           allocation.
+/// Errors    none: sizes are the caller's duty, workspace of segment_norm_backward_workspace_bytes included.
+template <class Arch = native, class T>
+inline void segment_norm_backward(const SegmentNormBackward<T>& args) noexcept {
+  if (!args.dgamma && !args.dbeta) {
+    if (args.dx) differentiate_segments<Arch>(args, static_cast<const ParameterTotals<T>*>(nullptr));
+    return;
+  }
+  const ParameterTotals<T> totals(args.workspace, parameter_count(args));
+  differentiate_segments<Arch>(args, &totals);
+  totals.write(args.dgamma, args.add_dgamma, args.dbeta, args.add_dbeta);
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
