@@ -10,7 +10,7 @@ add_library(evenkeel_warnings INTERFACE)
 target_compile_options(evenkeel_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   # GCC 12 takes what AVX-512 intrinsics leave undefined on purpose, in Eigen and elsewhere, for a mistake.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized>)
 
 add_library(evenkeel_dev INTERFACE)
 target_compile_options(evenkeel_dev INTERFACE ${EVENKEEL_DEV_ARCH_FLAGS})

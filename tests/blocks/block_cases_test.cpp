@@ -94,10 +94,10 @@ TYPED_TEST(BlockCases, TheTwoSandwichesAreTwoFormulas) {  // B99
   using T = TypeParam;
   const Row<T> x{{1, 3}};
   const auto n = this->norm(2, 0);
-  using Block = typename TestFixture::Block;
+  using AnyBlock = typename TestFixture::Block;
   this->expect_row(PreNorm(n, times(10)).forward(x), {-9, 13});
-  this->expect_row(Block(times(10), {.in = n, .branch = n}).forward(x), {0, 4});
-  this->expect_row(Block(times(10), {.in = n, .trunk = n}).forward(x), {-1, 1});
+  this->expect_row(AnyBlock(times(10), {.in = n, .branch = n}).forward(x), {0, 4});
+  this->expect_row(AnyBlock(times(10), {.in = n, .trunk = n}).forward(x), {-1, 1});
 }
 
 TYPED_TEST(BlockCases, EpsReachesTheNorm) {  // B34
@@ -136,8 +136,8 @@ TYPED_TEST(BlockCases, NaNAndInfinityStayInTheirRow) {
   x(1, 2) = std::numeric_limits<T>::quiet_NaN();
   x(3, 0) = std::numeric_limits<T>::infinity();
   const auto n = this->norm(features);
-  using Block = typename TestFixture::Block;
-  const Block all(times(2), {.in = n, .branch = n, .skip = n, .trunk = n});
+  using AnyBlock = typename TestFixture::Block;
+  const AnyBlock all(times(2), {.in = n, .branch = n, .skip = n, .trunk = n});
   const auto y = all.forward(x), expected = all.forward(clean);
   for (const Index row : {0, 2, 4}) EXPECT_EQ(y.row(row), expected.row(row)) << row;
   for (const Index row : {1, 3}) EXPECT_TRUE(y.row(row).array().isNaN().all()) << row;

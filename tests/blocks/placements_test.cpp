@@ -98,32 +98,32 @@ using Norms = testing::Types<LayerNorm<float>, RMSNorm<double>>;
 TYPED_TEST_SUITE(Placements, Norms);
 
 TYPED_TEST(Placements, PreNormIsXPlusFOfNOfX) {
-  using Matrix = typename TestFixture::Matrix;
+  using Values = typename TestFixture::Matrix;
   PreNorm block(this->norm, this->square);
   typename decltype(block)::Saved saved;
-  const Matrix a = this->norm.forward(this->x, this->norm_saved), y = this->x + this->f(a);
+  const Values a = this->norm.forward(this->x, this->norm_saved), y = this->x + this->f(a);
   EXPECT_EQ(std::as_const(block).forward(this->x), y);
   EXPECT_EQ(block.forward(this->x, saved), y);
-  const Matrix da = this->f_backward(this->dy, a);
+  const Values da = this->f_backward(this->dy, a);
   this->expect_equal(block.backward(this->dy, saved), this->dy + this->norm.backward(da, this->norm_saved));
 }
 
 TYPED_TEST(Placements, PostNormIsNOfXPlusFOfX) {
-  using Matrix = typename TestFixture::Matrix;
+  using Values = typename TestFixture::Matrix;
   PostNorm block(this->norm, this->square);
   typename decltype(block)::Saved saved;
-  const Matrix sum = this->x + this->f(this->x), y = this->norm.forward(sum, this->norm_saved);
+  const Values sum = this->x + this->f(this->x), y = this->norm.forward(sum, this->norm_saved);
   EXPECT_EQ(std::as_const(block).forward(this->x), y);
   EXPECT_EQ(block.forward(this->x, saved), y);
-  const Matrix dsum = this->norm.backward(this->dy, this->norm_saved);
+  const Values dsum = this->norm.backward(this->dy, this->norm_saved);
   this->expect_equal(block.backward(this->dy, saved), dsum + this->f_backward(dsum, this->x));
 }
 
 TYPED_TEST(Placements, PlainResidualIsXPlusFOfX) {
-  using Matrix = typename TestFixture::Matrix;
+  using Values = typename TestFixture::Matrix;
   PlainResidual<TypeParam, SquareSublayer> block(this->square);
   typename decltype(block)::Saved saved;
-  const Matrix y = this->x + this->f(this->x);
+  const Values y = this->x + this->f(this->x);
   EXPECT_EQ(std::as_const(block).forward(this->x), y);
   EXPECT_EQ(block.forward(this->x, saved), y);
   this->expect_equal(block.backward(this->dy, saved), this->dy + this->f_backward(this->dy, this->x));

@@ -185,9 +185,9 @@ TYPED_TEST(ResidualHalves, ASavedServesOneShapeAfterAnother) {
     for (const Index n : {5, 2, 9, 0, 1}) {
       auto fresh = random_block<TypeParam>(slots);
       typename TestFixture::Saved fresh_saved;
-      const auto x = random_matrix<T>(5, n), dy = random_matrix<T>(6, n);
-      EXPECT_EQ(block.forward(x, saved), fresh.forward(x, fresh_saved)) << slots;
-      EXPECT_EQ(block.backward(dy, saved), fresh.backward(dy, fresh_saved)) << slots;
+      const auto input = random_matrix<T>(5, n), upstream = random_matrix<T>(6, n);
+      EXPECT_EQ(block.forward(input, saved), fresh.forward(input, fresh_saved)) << slots;
+      EXPECT_EQ(block.backward(upstream, saved), fresh.backward(upstream, fresh_saved)) << slots;
     }
   }
 }
@@ -267,19 +267,19 @@ class Workspace {
 TYPED_TEST(ResidualHalves, WorkInAWorkspaceOfTheSizeTheBlockNames) {
   using T = typename TestFixture::Scalar;
   for (const Index n : {Index{5}, Index{300}}) {  // of many rows, the workspace of a norm is less than a temporary
-    const auto x = random_matrix<T>(8, n), dy = random_matrix<T>(9, n);
+    const auto input = random_matrix<T>(8, n), upstream = random_matrix<T>(9, n);
     for (int slots = 0; slots < 16; ++slots) {
       auto block = random_block<TypeParam>(slots), other = block;
       typename TestFixture::Saved saved, other_saved;
-      const auto y = other.forward(x, other_saved);
-      const auto dx = other.backward(dy, other_saved);
+      const auto y = other.forward(input, other_saved);
+      const auto dx = other.backward(upstream, other_saved);
       for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, std::size_t{33}}) {
         Workspace workspace(block.workspace_bytes(Shape{n, features}), offset);
         const Context context = workspace.context();
-        EXPECT_EQ(std::as_const(block).forward(x, context), y) << slots;
-        EXPECT_EQ(block.forward(x, saved, context), y) << slots;
+        EXPECT_EQ(std::as_const(block).forward(input, context), y) << slots;
+        EXPECT_EQ(block.forward(input, saved, context), y) << slots;
         zero_gradients(block);
-        EXPECT_EQ(block.backward(dy, saved, context), dx) << slots;
+        EXPECT_EQ(block.backward(upstream, saved, context), dx) << slots;
         EXPECT_EQ(parameter_gradients(block), parameter_gradients(other)) << slots;
         EXPECT_TRUE(workspace.is_fence_intact()) << slots;
       }
