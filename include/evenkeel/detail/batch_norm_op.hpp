@@ -48,7 +48,18 @@ inline void require_values(const char* where, Index values_per_channel, bool all
   raise_invalid_argument(where, "1 row per channel in training, expected at least 2 (" + has_shape("x", x) + ")");
 }
 
-/// Throws unless running statistics can be normalized with: a variance is a number, and not negative.
+/// Throws unless every variance is a number, and not negative.
+template <class Scalar>
+void require_variances(const char* where, const ChannelView<const Scalar>& var) {
+  for (Index c = 0; c < var.size(); ++c) {
+    const auto value = static_cast<double>(var[c]);
+    if (value >= 0) continue;
+    raise_invalid_argument(where, "running var of channel " + std::to_string(c) + " is " + number_string(value) +
+                                      ", expected at least 0");
+  }
+}
+
+/// Throws unless running statistics can be normalized with.
 template <class Scalar>
 void require_running(const char* where, const RunningStatistics<Scalar>& running, const TensorView<const Scalar>& x,
                      const TensorView<Scalar>& y, int channel_axis) {
@@ -56,12 +67,7 @@ void require_running(const char* where, const RunningStatistics<Scalar>& running
   require_channels_if(running.var.is_given(), where, "running var", running.var, x.shape(), channel_axis);
   require_no_overlap(where, "y", y, "running mean", running.mean.view());
   require_no_overlap(where, "y", y, "running var", running.var.view());
-  for (Index c = 0; c < running.var.size(); ++c) {
-    const auto var = static_cast<double>(running.var[c]);
-    if (var >= 0) continue;
-    raise_invalid_argument(where, "running var of channel " + std::to_string(c) + " is " + number_string(var) +
-                                      ", expected at least 0");
-  }
+  require_variances(where, running.var);
 }
 
 /// Throws unless running statistics can be updated.
