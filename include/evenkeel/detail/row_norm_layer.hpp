@@ -59,21 +59,21 @@ class RowNormLayer {
 
   /// Inference into memory of the caller's; y may be x.
   template <class X, class Y>
-  void forward_into(const X& x, Y&& y, const Context& = {}) const {
+  void forward_into(const X& x, Y&& y, const Context& context = {}) const {
     const auto view = input_view<Scalar>(x);
     require_normalized_shape(view);
     normalize<Op::template Row, Scalar>(Op::forward, view, output_view<Scalar>(std::forward<Y>(y)), gamma(), beta(),
-                                        eps_, axes_, nullptr);
+                                        eps_, axes_, nullptr, context);
   }
 
   /// Training into memory of the caller's; y is not x, which backward reads.
   template <class X, class Y>
-  void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) const {
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) const {
     const auto view = input_view<Scalar>(x);
     const auto output = output_view<Scalar>(std::forward<Y>(y));
     require_normalized_shape(view);
     require_no_overlap(Op::forward, "y", output, "x, which backward reads again,", view);
-    normalize<Op::template Row, Scalar>(Op::forward, view, output, gamma(), beta(), eps_, axes_, &saved.statistics_);
+    normalize<Op::template Row, Scalar>(Op::forward, view, output, gamma(), beta(), eps_, axes_, &saved.statistics_, context);
     saved.x_ = view;
     saved.moved_in_.reset();
   }

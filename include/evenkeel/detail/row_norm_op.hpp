@@ -8,8 +8,8 @@
 #include "evenkeel/core/context.hpp"
 #include "evenkeel/core/overlap.hpp"
 #include "evenkeel/core/parameter_view.hpp"
-#include "evenkeel/kernels/row_norm_backward.hpp"
-#include "evenkeel/kernels/row_norm_forward.hpp"
+#include "evenkeel/detail/norm_kernels.hpp"
+#include "evenkeel/detail/permuted_parameters.hpp"
 #include "evenkeel/ops/norm_statistics.hpp"
 
 /// LayerNorm and RMSNorm between tensors and kernels: everything is checked here, then one kernel is called.
@@ -58,16 +58,19 @@ inline std::string features_context(const Shape& x, const Shape& normalized, Ind
 }
 
 /// Throws unless the parameters are one number for each feature, in the order in which x has them.
+/// The extents of the normalized axes.
+inline Shape normalized_shape(const char* where, const Shape& x, const Axes& axes) {
+  const int first = axes.first(where, x);
+  Shape normalized;
+  for (int k = 0; k < axes.count(); ++k) normalized.append(x[first + k]);
+  return normalized;
+}
+
+/// Throws unless the parameters are one number for each feature.
 template <class Scalar>
 void require_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
                         const TensorView<const Scalar>& x, const Axes& axes) {
-  const int first = axes.first(where, x.shape());
-  Shape normalized;
-  int longer_than_1 = 0;
-  for (int k = 0; k < axes.count(); ++k) {
-    normalized.append(x.shape()[first + k]);
-    longer_than_1 += x.shape()[first + k] > 1;
-  }
+  const Shape normalized = normalized_shape(where, x.shape(), axes);
   if (parameters.size() != normalized.size()) {
     raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
                                       " elements, expected " + std::to_string(normalized.size()) +
@@ -78,13 +81,6 @@ void require_parameters(const char* where, const char* name, const TensorView<co
                                       shape_string(normalized) +
                                       features_context(x.shape(), normalized, parameters.size()));
   }
-  if (longer_than_1 < 2) return;
-  const StorageOrder order = parameters.rank() > 1 ? parameters.order() : StorageOrder::row_major;
-  if (order != x.order()) {
-    raise_invalid_argument(where, std::string(name) + " over several axes is " + order_string(order) +
-                                      (parameters.rank() > 1 ? "" : " (as every flat one is)") + ", expected " +
-                                      order_string(x.order()) + " as x is (" + has_shape("x", x.shape()) + ")");
-  }
 }
 
 template <class Scalar>
@@ -93,49 +89,57 @@ void require_optional(const char* where, const char* name, const ParameterView<S
   if (parameters.is_given()) require_parameters(where, name, parameters.view(), x, axes);
 }
 
-/// The rows of a tensor that has to have the shape and the order of another.
 template <class Scalar>
-Rows rows_like(const char* where, const char* name, const TensorView<const Scalar>& output, const char* like_name,
-               const TensorView<const Scalar>& like, const Axes& axes) {
-  require_same_shape(where, name, output.shape(), like_name, like.shape());
-  require_same_order(where, name, output, like_name, like);
-  return contiguous_rows(where, name, output, axes);
+NormOperand<Scalar> norm_operand(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
+  return {view.data(), axis_view(where, name, view, axes)};
+}
+
+/// The operand of a tensor that has to have the shape and the order of another.
+template <class Scalar, class Like>
+NormOperand<Scalar> operand_like(const char* where, const char* name, const TensorView<Scalar>& view,
+                                 const char* like_name, const TensorView<Like>& like, const Axes& axes) {
+  require_same_shape(where, name, view.shape(), like_name, like.shape());
+  require_same_order(where, name, view, like_name, like);
+  return norm_operand(where, name, view, axes);
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-               NormStatistics<Scalar>* saved) {
+               NormStatistics<Scalar>* saved, const Context& context) {
   require_supported_scalar<Scalar>();
   require_eps(where, eps);
-  const Rows in = contiguous_rows(where, "x", x, axes);
-  const Rows out = rows_like<Scalar>(where, "y", y, "x", x, axes);
+  const auto in = norm_operand(where, "x", x, axes);
+  const auto out = operand_like(where, "y", y, "x", x, axes);
   require_optional(where, "gamma", gamma, x, axes);
   require_optional(where, "beta", beta, x, axes);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
   require_no_overlap(where, "y", y, "gamma", gamma.view());
   require_no_overlap(where, "y", y, "beta", beta.view());
 
+  const ParameterOrder order(where, x, axes);
+  Scratch scratch(where, context,
+                  order.workspace_bytes(gamma.view()) + order.workspace_bytes(beta.view()) +
+                      norm_workspace_bytes(in, out));
+  const Scalar* gamma_in_order = order.in_order(gamma.view(), scratch);
+  const Scalar* beta_in_order = order.in_order(beta.view(), scratch);
+
   constexpr bool centred = NormRow<native, Scalar, false>::centred;
   if (saved) {
-    saved->mean.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
-    saved->mean_rest.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
-    saved->rstd.resize(static_cast<std::size_t>(in.rows));
+    const auto rows = static_cast<std::size_t>(in.rows());
+    saved->mean.resize(centred ? rows : 0);
+    saved->mean_rest.resize(centred ? rows : 0);
+    saved->rstd.resize(rows);
     saved->shape = x.shape();
   }
-  kernels::row_norm_forward<native, NormRow>(
-      kernels::RowNormForward<Scalar>{.x = x.data(),
-                                      .gamma = gamma.data(),
-                                      .beta = beta.data(),
-                                      .y = y.data(),
-                                      .mean = saved && centred ? saved->mean.data() : nullptr,
-                                      .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
-                                      .rstd = saved ? saved->rstd.data() : nullptr,
-                                      .rows = in.rows,
-                                      .features = in.features,
-                                      .x_stride = in.stride,
-                                      .y_stride = out.stride,
-                                      .eps = eps});
+  run_norm<NormRow>(in, out,
+                    kernels::RowNormForward<Scalar>{.gamma = gamma_in_order,
+                                                    .beta = beta_in_order,
+                                                    .mean = saved && centred ? saved->mean.data() : nullptr,
+                                                    .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
+                                                    .rstd = saved ? saved->rstd.data() : nullptr,
+                                                    .eps = eps},
+                    scratch);
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -192,46 +196,46 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
                         const RowNormGradients<Scalar>& to, const Context& context) {
   require_supported_scalar<Scalar>();
   constexpr bool centred = NormRow<native, Scalar, false>::centred;
-  const Rows in = contiguous_rows(where, "x", x, axes);
-  require_saved(where, saved, x.shape(), in.rows, centred);
-  const Rows upstream = rows_like<Scalar>(where, "dy", dy, "x", x, axes);
-  const Rows out = to.dx.is_wanted() ? rows_like<Scalar>(where, "dx", to.dx.view(), "x", x, axes) : Rows{};
+  const auto in = norm_operand(where, "x", x, axes);
+  require_saved(where, saved, x.shape(), in.rows(), centred);
+  const auto upstream = operand_like(where, "dy", dy, "x", x, axes);
+  const auto out = to.dx.is_wanted() ? operand_like(where, "dx", to.dx.view(), "x", x, axes) : NormOperand<Scalar>{};
   require_optional(where, "gamma", gamma, x, axes);
   require_gradients(where, to, dy, x, gamma, axes);
 
-  const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
-  const std::size_t bytes =
-      with_parameters ? kernels::row_norm_backward_workspace_bytes<Scalar>(in.rows, in.features) : 0;
-  Scratch scratch(where, context, Scratch::bytes_of(bytes));
-  kernels::row_norm_backward<native, NormRow>(
-      kernels::RowNormBackward<Scalar>{.dy = dy.data(),
-                                       .x = x.data(),
-                                       .gamma = gamma.data(),
+  const ParameterOrder order(where, x, axes);
+  const TensorView<const Scalar> dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
+  const NormBackwardOperands<Scalar> operands{upstream, in, out};
+  const NormBackwardWorkspace<Scalar> workspace(operands, to.dgamma.is_wanted() || to.dbeta.is_wanted());
+  Scratch scratch(where, context,
+                  order.workspace_bytes(gamma.view()) + order.workspace_bytes(dgamma) + order.workspace_bytes(dbeta) +
+                      workspace.bytes());
+  const Scalar* gamma_in_order = order.in_order(gamma.view(), scratch);
+  Scalar* dgamma_in_order = order.gradient_in_order(to.dgamma, scratch);
+  Scalar* dbeta_in_order = order.gradient_in_order(to.dbeta, scratch);
+  run_norm_backward<NormRow>(
+      operands,
+      kernels::RowNormBackward<Scalar>{.gamma = gamma_in_order,
                                        .mean = saved.mean.data(),
                                        .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
                                        .rstd = saved.rstd.data(),
-                                       .dx = to.dx.view().data(),
-                                       .dgamma = to.dgamma.data(),
-                                       .dbeta = to.dbeta.data(),
+                                       .dgamma = dgamma_in_order,
+                                       .dbeta = dbeta_in_order,
                                        .add_dx = to.dx.adds(),
                                        .add_dgamma = to.dgamma.adds(),
-                                       .add_dbeta = to.dbeta.adds(),
-                                       .rows = in.rows,
-                                       .features = in.features,
-                                       .dy_stride = upstream.stride,
-                                       .x_stride = in.stride,
-                                       .dx_stride = out.stride,
-                                       .workspace = scratch.take_bytes(bytes)});
+                                       .add_dbeta = to.dbeta.adds()},
+      workspace, scratch);
+  order.take_gradient(to.dgamma, dgamma_in_order);
+  order.take_gradient(to.dbeta, dbeta_in_order);
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.
 template <class Scalar>
 std::size_t normalize_backward_workspace_bytes(const char* where, const Shape& x, const Axes& axes) {
-  const int first = axes.first(where, x);
-  Index features = 1;
-  for (int k = 0; k < axes.count(); ++k) features *= x[first + k];
+  const Index features = normalized_shape(where, x, axes).size();
   const Index rows = features == 0 ? 0 : x.size() / features;
-  return Scratch::bytes_of(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features));
+  const std::size_t in_order = axes.count() > 1 ? 3 * Scratch::bytes<Scalar>(features) : 0;
+  return norm_backward_workspace_bytes<Scalar>(rows, features) + in_order;
 }
 
 }  // namespace detail
