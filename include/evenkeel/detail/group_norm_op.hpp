@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "evenkeel/core/images.hpp"
@@ -14,10 +15,9 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What a group norm is over. `groups` is the number of groups, or one_channel_each.
+/// What a group norm is over; without a number of groups, each channel is one.
 struct GroupNormAxes {
-  static constexpr Index one_channel_each = -1;
-  Index groups;
+  std::optional<Index> groups;
   ImageAxes axes;
 };
 
@@ -31,14 +31,19 @@ inline void require_groups(const char* where, Index groups, Index channels, cons
   }
 }
 
-/// The same with axes counted from the first and the number of groups, checked.
-inline GroupNormAxes resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
+struct ResolvedGroups {
+  Index groups;
+  ImageAxes axes;
+};
+
+/// The number of groups, and axes counted from the first.
+inline ResolvedGroups resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
   const ImageAxes axes = resolve_image_axes(where, norm.axes, x);
   const Index channels = x[axes.channel];
-  if (norm.groups == GroupNormAxes::one_channel_each) return {channels, axes};
-  require_groups(where, norm.groups, channels,
+  if (!norm.groups) return {channels, axes};
+  require_groups(where, *norm.groups, channels,
                  " (" + has_shape("x", x) + ", channels along axis " + std::to_string(axes.channel) + ")");
-  return {norm.groups, axes};
+  return {*norm.groups, axes};
 }
 
 /// Throws unless there is one parameter for each channel.
