@@ -160,6 +160,15 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     if (self.final_norm_) for_each_parameter(*self.final_norm_, visit, prefix + "final_norm.");
   }
 
+  /// See for_each_buffer.
+  template <class Self, class Visit>
+  static void visit_buffers(Self& self, Visit& visit, const std::string& prefix) {
+    for (std::size_t i = 0; i < self.blocks_.size(); ++i) {
+      for_each_buffer(self.blocks_[i], visit, prefix + "blocks." + std::to_string(i) + ".");
+    }
+    if (self.final_norm_) for_each_buffer(*self.final_norm_, visit, prefix + "final_norm.");
+  }
+
  private:
   using View = TensorView<const Scalar>;
   using MutableView = TensorView<Scalar>;

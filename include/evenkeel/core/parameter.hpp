@@ -126,6 +126,19 @@ void for_each_parameter(Model& model, Visit&& visit, const std::string& prefix =
   }
 }
 
+/// Calls visit(path, buffer) for all that a model keeps beside its parameters, as Parameters too: the running statistics
+/// of BatchNorm. They are saved and loaded as parameters are, and no optimizer changes them.
+///
+/// A class of yours takes part by `visit_buffers`, written as `visit_parameters` is.
+template <class Model, class Visit>
+void for_each_buffer(Model& model, Visit&& visit, const std::string& prefix = "") {
+  if constexpr (requires { Model::visit_buffers(model, visit, prefix); }) {
+    Model::visit_buffers(model, visit, prefix);
+  } else if constexpr (requires { model.visit_buffers(visit, prefix); }) {
+    model.visit_buffers(visit, prefix);
+  }
+}
+
 /// Sets every gradient of a model to zero.
 template <class Model>
 void zero_gradients(Model& model) {

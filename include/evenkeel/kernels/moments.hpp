@@ -55,7 +55,9 @@ struct Deviation {
   using Batch = typename S::Batch;
   Batch scale, shift;
 
-  Deviation(T scale_, T shift_) noexcept : scale(S::broadcast(scale_)), shift(S::broadcast(shift_)) {}
+  /// Of numbers, or of batches where each lane has its own.
+  template <class V>
+  Deviation(const V& scale_, const V& shift_) noexcept : scale(Batch(scale_)), shift(Batch(shift_)) {}
   Batch operator()(const Batch& x) const noexcept {
     if constexpr (Scaled) {
       return keep(S::fma(scale, x, -shift));

@@ -88,11 +88,11 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const MutableView returned = norms_.branch ? temporary(scratch, x) : y;
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, scratch.rest(context));
-      leave_into(x, returned, y, nullptr, scratch, context);
+      leave_into(*this, x, returned, y, nullptr, scratch, context);
     } else {
       const OwnedOf<X> f =
           detail::forward_of(sublayer_, TraitsOf<X>::map(entered), context_of_sublayer(scratch, context));
-      leave_into(x, require_returned(const_view(f), x), y, nullptr, scratch, context);
+      leave_into(*this, x, require_returned(const_view(f), x), y, nullptr, scratch, context);
     }
   }
 
@@ -107,11 +107,11 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const MutableView returned = norms_.branch ? kept(saved.returned_, x) : norms_.trunk ? kept(saved.sum_, x) : y;
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
-      leave_into(x, returned, y, &saved, scratch, context);
+      leave_into(*this, x, returned, y, &saved, scratch, context);
     } else {
       const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
                                               context_of_sublayer(scratch, context));
-      leave_into(x, require_returned(const_view(f), x), y, &saved, scratch, context);
+      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context);
     }
     saved.x_ = x;
   }
@@ -160,7 +160,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   OwnedOf<X> leave(const X& x, const FX& f, const Context& context = {}) const {
     auto y = make_like(x);
     Scratch scratch("Residual::leave", context, workspace_bytes(const_view(x).shape()));
-    leave_into(const_view(x), require_returned(const_view(f), const_view(x)), tensor_view(y), nullptr, scratch,
+    leave_into(*this, const_view(x), require_returned(const_view(f), const_view(x)), tensor_view(y), nullptr, scratch,
                context);
     return y;
   }
@@ -170,7 +170,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     auto y = make_like(x);
     const View returned = require_returned(const_view(f), const_view(x));
     Scratch scratch("Residual::leave", context, workspace_bytes(const_view(x).shape()));
-    leave_into(const_view(x), returned, tensor_view(y), &saved, scratch, context);
+    leave_into(*this, const_view(x), returned, tensor_view(y), &saved, scratch, context);
     return y;
   }
 
@@ -215,6 +215,19 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     };
     visit_norm(self.norms_.in, "norm_in.");
     for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
+    visit_norm(self.norms_.branch, "norm_branch.");
+    visit_norm(self.norms_.skip, "norm_skip.");
+    visit_norm(self.norms_.trunk, "norm_trunk.");
+  }
+
+  /// See for_each_buffer.
+  template <class Self, class Visit>
+  static void visit_buffers(Self& self, Visit& visit, const std::string& prefix) {
+    const auto visit_norm = [&](auto& norm, const char* name) {
+      if (norm) for_each_buffer(*norm, visit, prefix + name);
+    };
+    visit_norm(self.norms_.in, "norm_in.");
+    for_each_buffer(self.sublayer_, visit, prefix + "sublayer.");
     visit_norm(self.norms_.branch, "norm_branch.");
     visit_norm(self.norms_.skip, "norm_skip.");
     visit_norm(self.norms_.trunk, "norm_trunk.");
@@ -265,9 +278,14 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   static void copy(const View& from, const MutableView& to) {
     detail::residual_add<Scalar>("Residual", 1, from, 0, {}, to);
   }
-  static void apply(const N& norm, const View& x, const MutableView& y, typename N::Saved* saved,
+  /// Training, which may change a norm's running statistics, if there is a `saved`; a const norm has none.
+  template <class AnyNorm>
+  static void apply(AnyNorm& norm, const View& x, const MutableView& y, typename N::Saved* saved,
                     const Context& context) {
-    saved ? norm.forward_into(x, y, *saved, context) : norm.forward_into(x, y, context);
+    if constexpr (!std::is_const_v<AnyNorm>) {
+      if (saved) return norm.forward_into(x, y, *saved, context);
+    }
+    std::as_const(norm).forward_into(x, y, context);
   }
 
   View enter_view(const View& x, Saved& saved, const Context& context) {
@@ -278,25 +296,27 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
-  void leave_into(const View& x, View f, const MutableView& y, Saved* saved, Scratch& scratch,
-                  const Context& context) const {
-    const MutableView sum = !norms_.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
-    if (norms_.branch) {
+  template <class Self>
+  static void leave_into(Self& self, const View& x, View f, const MutableView& y, Saved* saved, Scratch& scratch,
+                         const Context& context) {
+    auto& norms = self.norms_;
+    const MutableView sum = !norms.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
+    if (norms.branch) {
       if (saved && f.data() != saved->returned_.data()) {
         copy(f, kept(saved->returned_, x));
         f = kept(saved->returned_, x);
       }
-      apply(*norms_.branch, f, sum, saved ? &saved->branch_ : nullptr, scratch.rest(context));
+      apply(*norms.branch, f, sum, saved ? &saved->branch_ : nullptr, scratch.rest(context));
       f = sum;
     }
     View skip = x;
-    if (norms_.skip) {
+    if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
-      apply(*norms_.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
+      apply(*norms.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
       skip = normalized;
     }
-    detail::residual_add<Scalar>("Residual::leave", scales_.alpha, skip, scales_.lambda, f, sum);
-    if (norms_.trunk) apply(*norms_.trunk, sum, y, saved ? &saved->trunk_ : nullptr, scratch.rest(context));
+    detail::residual_add<Scalar>("Residual::leave", self.scales_.alpha, skip, self.scales_.lambda, f, sum);
+    if (norms.trunk) apply(*norms.trunk, sum, y, saved ? &saved->trunk_ : nullptr, scratch.rest(context));
   }
 
   void leave_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,

@@ -1,0 +1,347 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "evenkeel/core/context.hpp"
+#include "evenkeel/kernels/segment_norm_backward.hpp"
+#include "evenkeel/kernels/segment_norm_forward.hpp"
+#include "evenkeel/ops/batch_norm_options.hpp"
+#include "evenkeel/ops/channel_affine.hpp"
+
+/// BatchNorm between tensors and kernels: everything is checked here, then one kernel is called.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+namespace detail {
+
+// ---------------------------------------------------------------- checks
+
+/// x and y of a forward.
+struct BatchNormAxes {
+  ChannelAxes x, y;
+  Index channels() const noexcept { return x.channel.extent; }
+  Index values_per_channel() const noexcept { return x.outer.extent * x.inner.extent; }
+};
+
+template <class Scalar>
+BatchNormAxes require_forward(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                              const BatchNormOptions<Scalar>& o) {
+  require_supported_scalar<Scalar>();
+  require_eps(where, o.eps);
+  BatchNormAxes axes;
+  axes.x = channel_axes(where, "x", x, o.channel_axis);
+  require_like_x<Scalar>(where, "y", y, x);
+  axes.y = channel_axes(where, "y", y, o.channel_axis);
+  require_channels_if(o.gamma.is_given(), where, "gamma", o.gamma, x.shape(), o.channel_axis);
+  require_channels_if(o.beta.is_given(), where, "beta", o.beta, x.shape(), o.channel_axis);
+  require_in_place_or_no_overlap(where, "y", y, "x", x);
+  require_no_overlap(where, "y", y, "gamma", o.gamma.view());
+  require_no_overlap(where, "y", y, "beta", o.beta.view());
+  align({&axes.x, &axes.y});
+  return axes;
+}
+
+/// Throws unless a batch has values enough for a variance.
+inline void require_values(const char* where, Index values_per_channel, bool allow_one, const Shape& x) {
+  if (values_per_channel != 1 || allow_one) return;
+  raise_invalid_argument(where, "1 row per channel in training, expected at least 2 (" + has_shape("x", x) + ")");
+}
+
+/// Throws unless every variance is a number, and not negative.
+template <class Scalar>
+void require_variances(const char* where, const ChannelView<const Scalar>& var) {
+  for (Index c = 0; c < var.size(); ++c) {
+    const auto value = static_cast<double>(var[c]);
+    if (value >= 0) continue;
+    raise_invalid_argument(where, "running var of channel " + std::to_string(c) + " is " + number_string(value) +
+                                      ", expected at least 0");
+  }
+}
+
+/// Throws unless running statistics can be normalized with.
+template <class Scalar>
+void require_running(const char* where, const RunningStatistics<Scalar>& running, const TensorView<const Scalar>& x,
+                     const TensorView<Scalar>& y, int channel_axis) {
+  require_channels_if(running.mean.is_given(), where, "running mean", running.mean, x.shape(), channel_axis);
+  require_channels_if(running.var.is_given(), where, "running var", running.var, x.shape(), channel_axis);
+  require_no_overlap(where, "y", y, "running mean", running.mean.view());
+  require_no_overlap(where, "y", y, "running var", running.var.view());
+  require_variances(where, running.var);
+}
+
+/// Throws unless running statistics can be updated.
+template <class Scalar>
+void require_update(const char* where, const RunningUpdate<Scalar>& update, const TensorView<const Scalar>& x,
+                    const TensorView<Scalar>& y, const BatchNormOptions<Scalar>& o) {
+  require_no_overlap(where, "running mean", update.mean.view(), "running var", update.var.view());
+  for (const auto& [name, view] : {std::pair{"running mean", &update.mean}, std::pair{"running var", &update.var}}) {
+    require_channels_if(view->is_given(), where, name, *view, x.shape(), o.channel_axis);
+    require_no_overlap(where, name, view->view(), "x", x);
+    require_no_overlap(where, name, view->view(), "y", y);
+    require_no_overlap(where, name, view->view(), "gamma", o.gamma.view());
+    require_no_overlap(where, name, view->view(), "beta", o.beta.view());
+  }
+  if (update.batches == nullptr && update.average.is_cumulative()) {
+    raise_invalid_argument(where, "a cumulative average has no batches, expected a counter of them");
+  }
+  if (update.batches != nullptr && *update.batches < 0) {
+    raise_invalid_argument(where, "batches is " + std::to_string(*update.batches) + ", expected at least 0");
+  }
+}
+
+// ---------------------------------------------------------------- training
+
+template <class Scalar>
+void reset(BatchNormStatistics<Scalar>& saved, const Shape& x, int channel_axis, Index channels, bool is_of_batch) {
+  for (auto* statistic : {&saved.mean, &saved.mean_rest, &saved.rstd, &saved.var_biased}) {
+    statistic->assign(static_cast<std::size_t>(channels), Scalar(0));
+  }
+  saved.shape = x;
+  saved.channel_axis = channel_axis;
+  saved.is_of_batch = is_of_batch;
+}
+
+/// Lets a batch enter the running statistics. Sums in double, whatever the type.
+template <class Scalar>
+void update_running(const RunningUpdate<Scalar>& update, const BatchNormStatistics<Scalar>& batch,
+                    Index values_per_channel) {
+  const auto weights = update.average.weights(update.batches ? *update.batches : 0);
+  const double n = static_cast<double>(values_per_channel);
+  const double correction = update.variance == RunningVariance::unbiased ? n / (n - 1) : 1;
+  for (Index c = 0; c < update.mean.size(); ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    const double mean = static_cast<double>(batch.mean[i]) + static_cast<double>(batch.mean_rest[i]);
+    update.mean[c] = static_cast<Scalar>(RunningAverage::updated(weights, static_cast<double>(update.mean[c]), mean));
+  }
+  for (Index c = 0; c < update.var.size() && values_per_channel > 1; ++c) {
+    const double var = static_cast<double>(batch.var_biased[static_cast<std::size_t>(c)]) * correction;
+    update.var[c] = static_cast<Scalar>(RunningAverage::updated(weights, static_cast<double>(update.var[c]), var));
+  }
+  if (update.batches) ++*update.batches;
+}
+
+/// Statistics of each channel, where they are to be saved, and y. A group of segments is a channel: a segment for each
+/// outer index.
+template <class Scalar>
+void normalize_channels(const Scalar* x, Scalar* y, const BatchNormAxes& axes, const BatchNormOptions<Scalar>& o,
+                        BatchNormStatistics<Scalar>* saved) {
+  kernels::segment_norm_forward<native>(
+      kernels::SegmentNormForward<Scalar>{.x = x,
+                                          .y = y,
+                                          .gamma = o.gamma.data(),
+                                          .beta = o.beta.data(),
+                                          .mean = saved ? saved->mean.data() : nullptr,
+                                          .mean_rest = saved ? saved->mean_rest.data() : nullptr,
+                                          .rstd = saved ? saved->rstd.data() : nullptr,
+                                          .var = saved ? saved->var_biased.data() : nullptr,
+                                          .outer = 1,
+                                          .groups = axes.channels(),
+                                          .segments = axes.x.outer.extent,
+                                          .columns = axes.x.inner.extent,
+                                          .x_group_stride = axes.x.channel.stride,
+                                          .x_segment_stride = axes.x.outer.stride,
+                                          .y_group_stride = axes.y.channel.stride,
+                                          .y_segment_stride = axes.y.outer.stride,
+                                          .parameter_group_step = 1,
+                                          .eps = o.eps});
+}
+
+template <class Scalar>
+void batch_norm_training(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                         BatchNormStatistics<Scalar>& saved, const BatchNormOptions<Scalar>& o,
+                         const RunningUpdate<Scalar>& update) {
+  const BatchNormAxes axes = require_forward(where, x, y, o);
+  const Index values = axes.values_per_channel();
+  require_values(where, values, o.allow_one_value, x.shape());
+  require_update(where, update, x, y, o);
+
+  reset(saved, x.shape(), resolved_axis(where, o.channel_axis, x.shape()), axes.channels(), true);
+  if (x.size() == 0) return;
+  normalize_channels(x.data(), y.data(), axes, o, &saved);
+  update_running(update, saved, values);
+}
+
+/// Normalizes with the statistics of the batch, and keeps nothing.
+template <class Scalar>
+void batch_norm_untracked(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                          const BatchNormOptions<Scalar>& o) {
+  const BatchNormAxes axes = require_forward(where, x, y, o);
+  require_values(where, axes.values_per_channel(), o.allow_one_value, x.shape());
+  normalize_channels<Scalar>(x.data(), y.data(), axes, o, nullptr);
+}
+
+// ---------------------------------------------------------------- running statistics
+
+/// 1 / sqrt(var + eps), and 0 where that is 1 / 0.
+template <class Scalar>
+double reciprocal_std(const RunningStatistics<Scalar>& running, Index c, double eps) {
+  const double radicand = (running.var.is_given() ? static_cast<double>(running.var[c]) : 1.0) + eps;
+  return radicand == 0 ? 0.0 : 1 / std::sqrt(radicand);
+}
+
+/// gamma / sqrt(var + eps), rounded once.
+template <class Scalar>
+double scale_of(const RunningStatistics<Scalar>& running, const ParameterView<Scalar>& gamma, double eps, Index c) {
+  return (gamma.is_given() ? static_cast<double>(gamma.data()[c]) : 1.0) * reciprocal_std(running, c, eps);
+}
+
+/// y = activation((x - mean) * scale + beta), for a block of channels at a time, whose coefficients are on the stack.
+template <class Scalar, class Activation>
+void apply_running(const TensorView<const Scalar>& x, const TensorView<Scalar>& y, const BatchNormAxes& axes,
+                   const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
+                   const Activation& activation) {
+  constexpr Index block = 1024;
+  Scalar mean[block], scale[block];
+  for (Index first = 0; first < axes.channels(); first += block) {
+    const Index count = std::min(block, axes.channels() - first);
+    for (Index c = 0; c < count; ++c) {
+      mean[c] = running.mean.is_given() ? running.mean[first + c] : Scalar(0);
+      scale[c] = static_cast<Scalar>(scale_of(running, o.gamma, o.eps, first + c));
+    }
+    auto args = affine_args(x.data(), axes.x, y.data(), axes.y, first, count);
+    args.center = mean;
+    args.scale = scale;
+    args.shift = o.beta.is_given() ? o.beta.data() + first : nullptr;
+    kernels::channel_affine<native>(args, activation);
+  }
+}
+
+template <class Scalar, class Activation>
+void batch_norm_inference(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                          const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
+                          const Activation& activation) {
+  const BatchNormAxes axes = require_forward(where, x, y, o);
+  require_running(where, running, x, y, o.channel_axis);
+  apply_running(x, y, axes, running, o, activation);
+}
+
+/// The same, and keeps what a backward takes: statistics that do not depend on x.
+template <class Scalar>
+void batch_norm_frozen(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                       const RunningStatistics<Scalar>& running, BatchNormStatistics<Scalar>& saved,
+                       const BatchNormOptions<Scalar>& o) {
+  const BatchNormAxes axes = require_forward(where, x, y, o);
+  require_running(where, running, x, y, o.channel_axis);
+  reset(saved, x.shape(), resolved_axis(where, o.channel_axis, x.shape()), axes.channels(), false);
+  for (Index c = 0; c < axes.channels(); ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    saved.mean[i] = running.mean.is_given() ? running.mean[c] : Scalar(0);
+    saved.var_biased[i] = running.var.is_given() ? running.var[c] : Scalar(1);
+    saved.rstd[i] = static_cast<Scalar>(reciprocal_std(running, c, o.eps));
+  }
+  apply_running(x, y, axes, running, o, kernels::Identity());
+}
+
+// ---------------------------------------------------------------- backward
+
+/// Throws unless `saved` comes from a forward of a tensor with x's shape along the same channel axis.
+template <class Scalar>
+void require_saved(const char* where, const BatchNormStatistics<Scalar>& saved, const Shape& x, int channel_axis) {
+  if (saved.is_empty()) {
+    raise_logic_error(where, "saved is empty, expected what a forward of x has saved (" + has_shape("x", x) + ")");
+  }
+  require_same_shape(where, "x", x, "the x that was saved", saved.shape);
+  const int axis = resolved_axis(where, channel_axis, x);
+  if (axis == saved.channel_axis) return;
+  raise_invalid_argument(where, "channel axis is " + std::to_string(axis) + ", expected " +
+                                    std::to_string(saved.channel_axis) + ", that of the forward (" + has_shape("x", x) +
+                                    ")");
+}
+
+/// Throws if gradients do not fit x, or overlap anything that is read, or one another.
+template <class Scalar>
+void require_gradients(const char* where, const BatchNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
+                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, int channel_axis) {
+  const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
+  require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
+  require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
+  require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
+  require_no_overlap(where, "dx", dx, "x", x);
+  require_no_overlap(where, "dx", dx, "gamma", gamma.view());
+  require_no_overlap(where, "dx", dx, "dgamma", dgamma);
+  require_no_overlap(where, "dx", dx, "dbeta", dbeta);
+  require_no_overlap(where, "dgamma", dgamma, "dbeta", dbeta);
+  for (const auto& [name, out] : {std::pair{"dgamma", dgamma}, std::pair{"dbeta", dbeta}}) {
+    require_no_overlap(where, name, out, "dy", dy);
+    require_no_overlap(where, name, out, "x", x);
+    require_no_overlap(where, name, out, "gamma", gamma.view());
+  }
+}
+
+/// dy, x and dx of a backward. Where dx is not wanted, it is dy.
+struct BatchNormBackwardAxes {
+  ChannelAxes dy, x, dx;
+};
+
+template <class Scalar>
+BatchNormBackwardAxes require_backward(const char* where, const TensorView<const Scalar>& dy,
+                                       const TensorView<const Scalar>& x, const BatchNormStatistics<Scalar>& saved,
+                                       const BatchNormOptions<Scalar>& o, const BatchNormGradients<Scalar>& to) {
+  BatchNormBackwardAxes axes;
+  axes.x = channel_axes(where, "x", x, o.channel_axis);
+  require_saved(where, saved, x.shape(), o.channel_axis);
+  require_like_x<Scalar>(where, "dy", dy, x);
+  axes.dy = axes.dx = channel_axes(where, "dy", dy, o.channel_axis);
+  if (to.dx.is_wanted()) {
+    require_like_x<Scalar>(where, "dx", to.dx.view(), x);
+    axes.dx = channel_axes(where, "dx", to.dx.view(), o.channel_axis);
+  }
+  require_channels_if(o.gamma.is_given(), where, "gamma", o.gamma, x.shape(), o.channel_axis);
+  require_gradients(where, to, dy, x, o.gamma, o.channel_axis);
+  align({&axes.dy, &axes.x, &axes.dx});
+  return axes;
+}
+
+template <class Scalar>
+void differentiate_channels(const Scalar* dy, const Scalar* x, const BatchNormBackwardAxes& axes,
+                            const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
+                            const BatchNormGradients<Scalar>& to, void* workspace) {
+  kernels::segment_norm_backward<native>(
+      kernels::SegmentNormBackward<Scalar>{.dy = dy,
+                                           .x = x,
+                                           .gamma = gamma.data(),
+                                           .mean = saved.mean.data(),
+                                           .mean_rest = saved.mean_rest.data(),
+                                           .rstd = saved.rstd.data(),
+                                           .dx = to.dx.view().data(),
+                                           .dgamma = to.dgamma.data(),
+                                           .dbeta = to.dbeta.data(),
+                                           .add_dx = to.dx.adds(),
+                                           .add_dgamma = to.dgamma.adds(),
+                                           .add_dbeta = to.dbeta.adds(),
+                                           .outer = 1,
+                                           .groups = axes.x.channel.extent,
+                                           .segments = axes.x.outer.extent,
+                                           .columns = axes.x.inner.extent,
+                                           .dy_group_stride = axes.dy.channel.stride,
+                                           .dy_segment_stride = axes.dy.outer.stride,
+                                           .x_group_stride = axes.x.channel.stride,
+                                           .x_segment_stride = axes.x.outer.stride,
+                                           .dx_group_stride = axes.dx.channel.stride,
+                                           .dx_segment_stride = axes.dx.outer.stride,
+                                           .parameter_group_step = 1,
+                                           .constant_statistics = !saved.is_of_batch,
+                                           .workspace = workspace});
+}
+
+template <class Scalar>
+std::size_t batch_norm_backward_bytes(Index channels) {
+  return kernels::segment_norm_backward_workspace_bytes<Scalar>(channels);
+}
+
+template <class Scalar>
+void batch_norm_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                         const BatchNormStatistics<Scalar>& saved, const BatchNormOptions<Scalar>& o,
+                         const BatchNormGradients<Scalar>& to, const Context& context) {
+  require_supported_scalar<Scalar>();
+  const BatchNormBackwardAxes axes = require_backward(where, dy, x, saved, o, to);
+  const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
+  const std::size_t bytes = with_parameters ? batch_norm_backward_bytes<Scalar>(axes.x.channel.extent) : 0;
+  Scratch scratch(where, context, Scratch::bytes_of(bytes));
+  differentiate_channels(dy.data(), x.data(), axes, saved, o.gamma, to, scratch.take_bytes(bytes));
+}
+
+}  // namespace detail
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

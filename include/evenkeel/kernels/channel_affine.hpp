@@ -1,0 +1,213 @@
+#pragma once
+
+#include "evenkeel/kernels/row_norm.hpp"
+
+/// What BatchNorm is in inference, and everything else that scales and shifts channels: one pass over memory.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+template <class T>
+struct ChannelAffine {
+  const T* x = nullptr;       ///< [outer, channels, inner]
+  const T* center = nullptr;  ///< [channels], or null: 0
+  const T* scale = nullptr;   ///< [channels], or null: 1
+  const T* shift = nullptr;   ///< [channels], or null: 0
+  T* y = nullptr;             ///< [outer, channels, inner]; may be x
+  Index outer = 0, channels = 0, inner = 0;
+  Index x_outer_stride = 0, x_channel_stride = 0;  ///< elements along inner are contiguous
+  Index y_outer_stride = 0, y_channel_stride = 0;
+};
+
+/// The activation of a channel_affine that has none.
+struct Identity {
+  template <class Batch>
+  Batch operator()(const Batch& v) const noexcept {
+    return v;
+  }
+};
+
+/// max(v, 0) of each element; NaN stays NaN, -0 becomes 0.
+struct Relu {
+  template <class T, class Arch>
+  xsimd::batch<T, Arch> operator()(const xsimd::batch<T, Arch>& v) const noexcept {
+    const xsimd::batch<T, Arch> zero(T(0));
+    return xsimd::select(v <= zero, zero, v);
+  }
+  template <class T, class = std::enable_if_t<std::is_floating_point_v<T>>>
+  T operator()(T v) const noexcept {
+    return v <= 0 ? T(0) : v;
+  }
+};
+
+/// The coefficients of contiguous elements that are all of one channel, ...
+template <class Arch, class T>
+struct OneChannel {
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  Batch center_, scale_, shift_;
+
+  OneChannel(const ChannelAffine<T>& a, Index c) noexcept
+      : center_(S::broadcast(a.center ? a.center[c] : T(0))),
+        scale_(S::broadcast(a.scale ? a.scale[c] : T(1))),
+        shift_(S::broadcast(a.shift ? a.shift[c] : T(0))) {}
+  template <class Lanes>
+  Batch center(Index, Lanes) const noexcept {
+    return center_;
+  }
+  template <class Lanes>
+  Batch scale(Index, Lanes) const noexcept {
+    return scale_;
+  }
+  template <class Lanes>
+  Batch shift(Index, Lanes) const noexcept {
+    return shift_;
+  }
+};
+
+/// ... or of one channel each.
+template <class Arch, class T>
+struct ChannelEach {
+  using Batch = typename Simd<Arch, T>::Batch;
+  const T *center_, *scale_, *shift_;
+
+  template <class Lanes>
+  Batch center(Index j, Lanes lanes) const noexcept {
+    return lanes.load(center_ + j);
+  }
+  template <class Lanes>
+  Batch scale(Index j, Lanes lanes) const noexcept {
+    return lanes.load(scale_ + j);
+  }
+  template <class Lanes>
+  Batch shift(Index j, Lanes lanes) const noexcept {
+    return lanes.load(shift_ + j);
+  }
+};
+
+/// One coefficient for each of up to 1024 contiguous elements, where the caller has one for each channel.
+template <class T>
+struct SpreadCoefficients {
+  static constexpr Index most = 1024;
+  T center[most], scale[most], shift[most];
+
+  /// Those of channels [first, first + count), each for `inner` elements, all of them `repeats` times.
+  SpreadCoefficients(const ChannelAffine<T>& a, Index first, Index count, Index repeats) noexcept {
+    Index j = 0;
+    for (Index repeat = 0; repeat < repeats; ++repeat) {
+      for (Index c = first; c < first + count; ++c) {
+        for (Index i = 0; i < a.inner; ++i, ++j) {
+          center[j] = a.center ? a.center[c] : T(0);
+          scale[j] = a.scale ? a.scale[c] : T(1);
+          shift[j] = a.shift ? a.shift[c] : T(0);
+        }
+      }
+    }
+  }
+};
+
+/// Scales and shifts channels, in pieces for channel_affine.
+template <class Arch, class T, class Activation>
+class ChannelAffinePass {
+ public:
+  ChannelAffinePass(const ChannelAffine<T>& args, const Activation& activation) noexcept
+      : a_(args), activation_(activation), row_(args.channels * args.inner) {}
+
+  void run() const noexcept {
+    if (a_.inner >= 2 * Simd<Arch, T>::width || !channels_adjoin()) return by_channel();
+    const Index rows = rows_adjoin() ? std::min(a_.outer, SpreadCoefficients<T>::most / row_) : 0;
+    if (rows > 1 && a_.outer >= worthwhile * rows) return by_rows(rows);
+    a_.inner == 1 ? by_row() : by_piece_of_row();
+  }
+
+ private:
+  using S = Simd<Arch, T>;
+  static constexpr Index worthwhile = 8;  // uses of coefficients that have to be spread first
+
+  bool channels_adjoin() const noexcept {
+    return a_.channels == 1 || (a_.x_channel_stride == a_.inner && a_.y_channel_stride == a_.inner);
+  }
+  bool rows_adjoin() const noexcept { return a_.x_outer_stride == row_ && a_.y_outer_stride == row_; }
+
+  /// Long runs of one channel: images whose channels come first.
+  void by_channel() const noexcept {
+    for (Index o = 0; o < a_.outer; ++o) {
+      for (Index c = 0; c < a_.channels; ++c) {
+        apply(x(o) + c * a_.x_channel_stride, y(o) + c * a_.y_channel_stride, a_.inner, OneChannel<Arch, T>(a_, c));
+      }
+    }
+  }
+
+  /// Channels last: a row of coefficients for a row of elements.
+  void by_row() const noexcept {
+    constexpr Index block = 1024;  // of constant_block
+    for (Index o = 0; o < a_.outer; ++o) {
+      for (Index start = 0; start < row_; start += block) {
+        apply(x(o) + start, y(o) + start, std::min(row_ - start, block),
+              ChannelEach<Arch, T>{parameter_block<0>(a_.center, start), parameter_block<1>(a_.scale, start),
+                                   parameter_block<0>(a_.shift, start)});
+      }
+    }
+  }
+
+  /// Short rows without gaps: several at once, so that vectors are full.
+  void by_rows(Index rows) const noexcept {
+    const SpreadCoefficients<T> spread(a_, 0, a_.channels, rows);
+    for (Index o = 0; o < a_.outer; o += rows) {
+      apply(x(o), y(o), std::min(rows, a_.outer - o) * row_, each(spread));
+    }
+  }
+
+  /// Short runs of one channel each: several at once.
+  void by_piece_of_row() const noexcept {
+    const Index channels = SpreadCoefficients<T>::most / a_.inner;
+    for (Index first = 0; first < a_.channels; first += channels) {
+      const Index count = std::min(channels, a_.channels - first);
+      const SpreadCoefficients<T> spread(a_, first, count, 1);
+      for (Index o = 0; o < a_.outer; ++o) {
+        apply(x(o) + first * a_.inner, y(o) + first * a_.inner, count * a_.inner, each(spread));
+      }
+    }
+  }
+
+  /// y = activation((x - center) * scale + shift).
+  template <class Coefficients>
+  void apply(const T* x, T* y, Index n, const Coefficients& of) const noexcept {
+    for_each_vector<Arch, T, accumulators>(n, [&](auto, Index j, auto lanes) {
+      const auto deviation = keep(lanes.load(x + j) - of.center(j, lanes));
+      lanes.store(y + j, activation_(S::fma(deviation, of.scale(j, lanes), of.shift(j, lanes))));
+    });
+  }
+
+  static ChannelEach<Arch, T> each(const SpreadCoefficients<T>& spread) noexcept {
+    return {spread.center, spread.scale, spread.shift};
+  }
+  const T* x(Index o) const noexcept { return a_.x + o * a_.x_outer_stride; }
+  T* y(Index o) const noexcept { return a_.y + o * a_.y_outer_stride; }
+
+  const ChannelAffine<T>& a_;
+  const Activation& activation_;
+  Index row_;
+};
+
+/// Scale and shift of each channel: y = activation((x - center) * scale + shift).
+///
+/// BatchNorm in inference: center the running mean, scale = gamma * rstd, shift = beta. Taking the mean off first keeps
+/// the digits that the folded form x * scale + (beta - mean * scale) loses where the mean is large against the spread.
+/// The activation is any function of a batch of elements, Simd<Arch, T>::Batch, to one; lanes that are not elements are
+/// among what it sees. Where there is no SIMD, a batch is a T.
+///
+/// Shapes    x, y [outer, channels, inner], contiguous along inner; center, scale, shift [channels].
+/// Aliasing  y may be x; nothing else may overlap.
+/// Numerics  the difference is rounded, and the fma; where there is no center, the fma alone.
+/// Cost      x read once, y written once; no allocation.
+/// Errors    none: sizes are the caller's duty.
+template <class Arch = native, class T, class Activation = Identity>
+[[gnu::flatten]] inline void channel_affine(const ChannelAffine<T>& a, const Activation& activation = {}) noexcept {
+  if (a.outer == 0 || a.channels == 0 || a.inner == 0) return;
+  ChannelAffinePass<Arch, T, Activation>(a, activation).run();
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
