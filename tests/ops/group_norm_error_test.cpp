@@ -72,23 +72,21 @@ TEST(GroupNormError, ParametersOfAnotherSizeAreRefused) {
   Call call;
   const std::vector<float> three(3), five(5);
   EXPECT_EQ(call.forward_error({.gamma = three, .groups = 2}),
-            "evenkeel::group_norm_into: gamma has 3 elements, expected 6, one for each channel (x has shape [2, 6, 3], "
-            "channels along axis 1; its axis 2 would fit)");
+            "evenkeel::group_norm_into: gamma has 3 elements, expected 6 (channels are axis 1; x has shape [2, 6, 3], "
+            "whose axis 2 has 3)");
   EXPECT_EQ(call.forward_error({.beta = five, .groups = 2}),
-            "evenkeel::group_norm_into: beta has 5 elements, expected 6, one for each channel (x has shape [2, 6, 3], "
-            "channels along axis 1)");
+            "evenkeel::group_norm_into: beta has 5 elements, expected 6 (channels are axis 1; x has shape [2, 6, 3])");
   call.forward({.groups = 2});
   std::vector<float> small(2);
-  EXPECT_EQ(
-      call.backward_error({.groups = 2}, {.dx = call.of(call.dx), .dgamma = small}),
-      "evenkeel::group_norm_backward: dgamma has 2 elements, expected 6, one for each channel (x has shape [2, 6, "
-      "3], channels along axis 1; its axis 0 would fit)");
+  EXPECT_EQ(call.backward_error({.groups = 2}, {.dx = call.of(call.dx), .dgamma = small}),
+            "evenkeel::group_norm_backward: dgamma has 2 elements, expected 6 (channels are axis 1; x has shape [2, 6, "
+            "3], whose axis 0 has 2)");
   EXPECT_EQ(call.backward_error({.groups = 2}, {.dx = call.of(call.dx), .dbeta = small}),
-            "evenkeel::group_norm_backward: dbeta has 2 elements, expected 6, one for each channel (x has shape [2, 6, "
-            "3], channels along axis 1; its axis 0 would fit)");
-  EXPECT_EQ(call.backward_error({.gamma = five, .groups = 2}, {.dx = call.of(call.dx)}),
-            "evenkeel::group_norm_backward: gamma has 5 elements, expected 6, one for each channel (x has shape [2, 6, "
-            "3], channels along axis 1)");
+            "evenkeel::group_norm_backward: dbeta has 2 elements, expected 6 (channels are axis 1; x has shape [2, 6, "
+            "3], whose axis 0 has 2)");
+  EXPECT_EQ(
+      call.backward_error({.gamma = five, .groups = 2}, {.dx = call.of(call.dx)}),
+      "evenkeel::group_norm_backward: gamma has 5 elements, expected 6 (channels are axis 1; x has shape [2, 6, 3])");
 }
 
 TEST(GroupNormError, EpsBelowZeroIsRefused) {
