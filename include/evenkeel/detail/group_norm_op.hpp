@@ -22,14 +22,14 @@ struct GroupNormAxes {
   ImageAxes axes;
 };
 
-inline void require_groups(const char* where, Index groups, Index channels, const std::string& context) {
-  if (groups < 1) {
-    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected at least 1" + context);
-  }
-  if (channels % groups != 0) {
-    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected a divisor of " +
-                                      std::to_string(channels) + ", the number of channels" + context);
-  }
+/// Throws unless the channels can be divided into groups: those of x, if it is there already.
+inline void require_groups(const char* where, Index groups, Index channels, const Shape* x = nullptr) {
+  if (groups >= 1 && channels % groups == 0) return;
+  const std::string context = x ? " (" + has_shape("x", *x) + ")" : "";
+  const std::string what = "groups is " + std::to_string(groups) + ", expected ";
+  if (groups < 1) raise_invalid_argument(where, what + "at least 1" + context);
+  raise_invalid_argument(where,
+                         what + "a divisor of " + std::to_string(channels) + ", the number of channels" + context);
 }
 
 struct ResolvedGroups {
@@ -42,8 +42,7 @@ inline ResolvedGroups resolve(const char* where, const GroupNormAxes& norm, cons
   const ImageAxes axes = resolve_image_axes(where, norm.axes, x);
   const Index channels = x[axes.channel];
   if (!norm.groups) return {channels, axes};
-  require_groups(where, *norm.groups, channels,
-                 " (" + has_shape("x", x) + ", channels along axis " + std::to_string(axes.channel) + ")");
+  require_groups(where, *norm.groups, channels, &x);
   return {*norm.groups, axes};
 }
 
