@@ -1,12 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
-#include "evenkeel/core/images.hpp"
+#include "evenkeel/detail/channel_op.hpp"
+#include "evenkeel/detail/group_norm_kernels.hpp"
 #include "evenkeel/detail/row_norm_op.hpp"
-#include "evenkeel/kernels/segment_norm_backward.hpp"
-#include "evenkeel/kernels/segment_norm_forward.hpp"
 
 /// GroupNorm and InstanceNorm (a group for each channel) between tensors and kernels: everything is checked here, then
 /// the kernel is called, for the tensors as they are or, where their layout is none of the kernel's, for copies.
@@ -14,128 +14,34 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What a group norm is over. `groups` is the number of groups, or one_channel_each.
+/// What a group norm is over; without a number of groups, each channel is one.
 struct GroupNormAxes {
-  static constexpr Index one_channel_each = -1;
+  std::optional<Index> groups;
+  ImageAxes axes;
+};
+
+/// Throws unless the channels can be divided into groups: those of x, if it is there already.
+inline void require_groups(const char* where, Index groups, Index channels, const Shape* x = nullptr) {
+  if (groups >= 1 && channels % groups == 0) return;
+  const std::string context = x ? " (" + has_shape("x", *x) + ")" : "";
+  const std::string what = "groups is " + std::to_string(groups) + ", expected ";
+  if (groups < 1) raise_invalid_argument(where, what + "at least 1" + context);
+  raise_invalid_argument(where,
+                         what + "a divisor of " + std::to_string(channels) + ", the number of channels" + context);
+}
+
+struct ResolvedGroups {
   Index groups;
   ImageAxes axes;
 };
 
-inline void require_groups(const char* where, Index groups, Index channels, const std::string& context) {
-  if (groups < 1) {
-    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected at least 1" + context);
-  }
-  if (channels % groups != 0) {
-    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected a divisor of " +
-                                      std::to_string(channels) + ", the number of channels" + context);
-  }
-}
-
-/// The same with axes counted from the first and the number of groups, checked.
-inline GroupNormAxes resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
+/// The number of groups, and axes counted from the first.
+inline ResolvedGroups resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
   const ImageAxes axes = resolve_image_axes(where, norm.axes, x);
   const Index channels = x[axes.channel];
-  if (norm.groups == GroupNormAxes::one_channel_each) return {channels, axes};
-  require_groups(where, norm.groups, channels,
-                 " (" + has_shape("x", x) + ", channels along axis " + std::to_string(axes.channel) + ")");
-  return {norm.groups, axes};
-}
-
-/// Throws unless there is one parameter for each channel.
-template <class Scalar>
-void require_channel_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
-                                const Shape& x, int channel_axis) {
-  if (parameters.size() == x[channel_axis]) return;
-  std::string fitting;
-  for (int axis = 0; axis < x.rank() && fitting.empty(); ++axis) {
-    if (x[axis] == parameters.size()) fitting = "; its axis " + std::to_string(axis) + " would fit";
-  }
-  raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
-                                    " elements, expected " + std::to_string(x[channel_axis]) +
-                                    ", one for each channel (" + has_shape("x", x) + ", channels along axis " +
-                                    std::to_string(channel_axis) + fitting + ")");
-}
-
-/// How the groups of images lie in memory: in segments of pixels, in segments of channels, or otherwise.
-enum class GroupLayout { pixels_contiguous, channels_contiguous, other };
-
-template <class Scalar>
-GroupLayout group_layout(const Images<Scalar>& images) noexcept {
-  const auto pixels = images.joined_pixels();
-  if (!pixels) return GroupLayout::other;
-  if (pixels->extent > 1 && pixels->stride == 1) return GroupLayout::pixels_contiguous;
-  if (images.channels().extent == 1 || images.channels().stride == 1) return GroupLayout::channels_contiguous;
-  return GroupLayout::other;
-}
-
-/// The layout of all of them; `other` if they differ.
-template <class Scalar, class... Others>
-GroupLayout common_layout(const Images<Scalar>& images, const Others&... others) noexcept {
-  const GroupLayout layout = group_layout(images);
-  return ((group_layout(others) == layout) && ...) ? layout : GroupLayout::other;
-}
-
-struct GroupStrides {
-  Index outer, group, segment;
-};
-template <class Scalar>
-GroupStrides group_strides(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
-  const Axis& channels = images.channels();
-  const Index group_channels = channels.extent / groups;
-  if (layout == GroupLayout::pixels_contiguous) {
-    return {images.batch().stride, group_channels * channels.stride, channels.stride};
-  }
-  return {images.batch().stride, group_channels, images.joined_pixels()->stride};
-}
-
-/// The extents that both kernels' arguments have.
-template <class Args, class Scalar>
-void set_extents(Args& args, GroupLayout layout, const Images<Scalar>& x, Index groups) noexcept {
-  const Index group_channels = x.channels().extent / groups;
-  const bool per_segment = layout == GroupLayout::pixels_contiguous;
-  args.outer = x.batch().extent;
-  args.groups = groups;
-  args.segments = per_segment ? group_channels : x.pixels();
-  args.columns = per_segment ? x.pixels() : group_channels;
-  args.parameter_group_step = group_channels;
-  args.parameter_segment_step = per_segment ? 1 : 0;
-  args.parameter_column_step = per_segment ? 0 : 1;
-}
-
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
-template <class Scalar>
-void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layout, const Images<const Scalar>& x,
-                      const Images<Scalar>& y, Index groups, Index first) noexcept {
-  const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
-  set_extents(args, layout, x, groups);
-  args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
-  args.x_segment_stride = from.segment;
-  args.y = y.data(), args.y_outer_stride = to.outer, args.y_group_stride = to.group;
-  args.y_segment_stride = to.segment;
-  for (Scalar** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
-    if (*statistics) *statistics += first;
-  }
-  kernels::segment_norm_forward<native>(args);
-}
-
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
-template <class Scalar>
-void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout layout, const Images<const Scalar>& dy,
-                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Index first) noexcept {
-  const GroupStrides dy_stride = group_strides(layout, dy, groups), x_stride = group_strides(layout, x, groups);
-  set_extents(args, layout, x, groups);
-  args.dy = dy.data(), args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
-  args.dy_segment_stride = dy_stride.segment;
-  args.x = x.data(), args.x_outer_stride = x_stride.outer, args.x_group_stride = x_stride.group;
-  args.x_segment_stride = x_stride.segment;
-  args.dx = dx.data();
-  if (dx.data()) {
-    const GroupStrides dx_stride = group_strides(layout, dx, groups);
-    args.dx_outer_stride = dx_stride.outer, args.dx_group_stride = dx_stride.group;
-    args.dx_segment_stride = dx_stride.segment;
-  }
-  args.mean += first, args.mean_rest += first, args.rstd += first;
-  kernels::segment_norm_backward<native>(args);
+  if (!norm.groups) return {channels, axes};
+  require_groups(where, *norm.groups, channels, &x);
+  return {*norm.groups, axes};
 }
 
 // ---------------------------------------------------------------- copies, for layouts that the kernel does not take
@@ -179,10 +85,9 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
   require_supported_scalar<Scalar>();
   require_eps(where, eps);
   const auto [groups, axes] = resolve(where, norm, x.shape());
-  require_same_shape(where, "y", y.shape(), "x", x.shape());
-  require_same_order(where, "y", y, "x", x);
-  if (gamma.is_given()) require_channel_parameters(where, "gamma", gamma.view(), x.shape(), axes.channel);
-  if (beta.is_given()) require_channel_parameters(where, "beta", beta.view(), x.shape(), axes.channel);
+  require_like_x<Scalar>(where, "y", y, x);
+  require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), axes.channel);
+  require_channels_if(beta.is_given(), where, "beta", beta, x.shape(), axes.channel);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
   require_no_overlap(where, "y", y, "gamma", gamma.view());
   require_no_overlap(where, "y", y, "beta", beta.view());
@@ -236,15 +141,11 @@ void require_saved_groups(const char* where, const NormStatistics<Scalar>& saved
 template <class Scalar>
 void require_group_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
                              const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, int channel_axis) {
-  require_same_shape(where, "dy", dy.shape(), "x", x.shape());
-  require_same_order(where, "dy", dy, "x", x);
-  if (to.dx.is_wanted()) {
-    require_same_shape(where, "dx", to.dx.view().shape(), "x", x.shape());
-    require_same_order(where, "dx", to.dx.view(), "x", x);
-  }
-  if (gamma.is_given()) require_channel_parameters(where, "gamma", gamma.view(), x.shape(), channel_axis);
-  if (to.dgamma.is_wanted()) require_channel_parameters(where, "dgamma", to.dgamma.view(), x.shape(), channel_axis);
-  if (to.dbeta.is_wanted()) require_channel_parameters(where, "dbeta", to.dbeta.view(), x.shape(), channel_axis);
+  require_like_x<Scalar>(where, "dy", dy, x);
+  if (to.dx.is_wanted()) require_like_x<Scalar>(where, "dx", to.dx.view(), x);
+  require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), channel_axis);
+  require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
+  require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
   require_gradient_memory(where, to, dy, x, gamma);
 }
 

@@ -8,27 +8,28 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// dgamma and dbeta in the making: a sum for each parameter, of numbers that are sums themselves.
+/// dgamma and dbeta in the making: totals over all that have a parameter in common.
 template <class T>
 class ParameterTotals {
  public:
   static std::size_t workspace_bytes(Index parameters) noexcept {
     return 2 * static_cast<std::size_t>(parameters) * sizeof(Total) + alignment - 1;
   }
-  /// `workspace` is null if no parameter has a gradient: then nothing may be added or written.
+  /// The workspace has workspace_bytes, at any address; null if nothing is going to be added.
   ParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
     if (!workspace) return;
     const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-    totals_ = reinterpret_cast<Total*>((address + alignment - 1) / alignment * alignment);
-    std::uninitialized_fill_n(totals_, 2 * parameters, Total());
+    gamma_ = reinterpret_cast<Total*>((address + alignment - 1) / alignment * alignment);
+    beta_ = gamma_ + parameters;
+    std::uninitialized_fill_n(gamma_, 2 * parameters, Total());
   }
   void add(Index parameter, Wide<T> dgamma, Wide<T> dbeta) const noexcept {
-    totals_[parameter].add(dgamma);
-    totals_[parameters_ + parameter].add(dbeta);
+    gamma_[parameter].add(dgamma);
+    beta_[parameter].add(dbeta);
   }
   void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
-    write(totals_, dgamma, add_dgamma);
-    write(totals_ + parameters_, dbeta, add_dbeta);
+    write(gamma_, dgamma, add_dgamma);
+    write(beta_, dbeta, add_dbeta);
   }
 
  private:
@@ -43,8 +44,8 @@ class ParameterTotals {
     }
   }
 
-  Total* totals_ = nullptr;
   Index parameters_;
+  Total *gamma_ = nullptr, *beta_ = nullptr;
 };
 
 }  // namespace kernels

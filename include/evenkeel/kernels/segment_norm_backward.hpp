@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "evenkeel/kernels/parameter_totals.hpp"
 #include "evenkeel/kernels/segment_norm.hpp"
 
@@ -148,9 +146,9 @@ class SegmentNormBackwardPass {
     }
     const Index parameter = group.first_parameter + first * a_.parameter_segment_step;
     const T gamma = a_.gamma ? a_.gamma[parameter] : T(1);
-    const T dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
-    group.g.add(Wide<T>(dbeta) * gamma);
-    group.gx.add(Wide<T>(dgamma) * gamma);
+    const Wide<T> dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
+    group.g.add(dbeta * gamma);
+    group.gx.add(dgamma * gamma);
     if (totals_) totals_->add(parameter, dgamma, dbeta);
   }
 

@@ -62,7 +62,7 @@ class LayerNorm : public detail::RowNormLayer<Scalar, detail::LayerNormLayerOp> 
   const Parameter<Scalar>& beta() const noexcept { return this->beta_; }
 
  private:
-  friend Base;
+  friend detail::NormLayer<Base, Scalar, detail::LayerNormLayerOp>;
   LayerNorm make_fresh() const {
     return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_});
   }

@@ -51,7 +51,7 @@ class RMSNorm : public detail::RowNormLayer<Scalar, detail::RMSNormLayerOp> {
   const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
 
  private:
-  friend Base;
+  friend detail::NormLayer<Base, Scalar, detail::RMSNormLayerOp>;
   RMSNorm make_fresh() const {
     return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_});
   }
