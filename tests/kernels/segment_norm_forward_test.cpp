@@ -78,23 +78,11 @@ TYPED_TEST(SegmentForward, GivesTheSameBitsForEveryStrideAndAddressAndInPlace) {
         }
       }
       expect_same_bits(forward<TypeParam>(d, {.in_place = true}), expected);
-      if (columns == 1) continue;  // single columns are joined where they are contiguous
       for (const Index gap : {1, 5, 64}) {
         expect_same_bits(forward<TypeParam>(d, {.layout = {.x = {.gap = gap}}}), expected);
         expect_same_bits(forward<TypeParam>(d, {.layout = {.y = {.gap = gap}}}), expected);
         expect_same_bits(forward<TypeParam>(d, {.layout = {.x = {.gap = gap}}, .in_place = true}), expected);
       }
-    }
-  }
-}
-
-TYPED_TEST(SegmentForward, SingleColumnsBetweenGapsAreNormalizedToo) {
-  using T = typename TypeParam::Scalar;
-  for (const auto& shape : layouts_of({.segments = 37, .columns = 1})) {
-    const auto d = random_segments<T>(shape, 443, 3);
-    for (const auto& y : {forward<TypeParam>(d, {.layout = {.x = {.gap = 2}}}).rows.y,
-                          forward<TypeParam>(d, {.layout = {.y = {.gap = 2}}}).rows.y}) {
-      EXPECT_TRUE(within_ulp(y, expected_y(d), contract_ulps, y_scale(d))) << shape.text();
     }
   }
 }

@@ -147,6 +147,28 @@ std::vector<T> rms_norm(const std::vector<T>& x, std::size_t rows, std::size_t f
   return y;
 }
 
+// ---------------------------------------------------------------- normalization of images
+
+/// y = (x - mean) * rstd * gamma + beta, over the pixels of the channels of each group of each example: x [examples,
+/// channels, pixels]; gamma, beta [channels] or empty. Instance normalization has as many groups as channels.
+template <class T>
+std::vector<T> group_norm(const std::vector<T>& x, std::size_t examples, std::size_t channels, std::size_t pixels,
+                          std::size_t groups, const std::vector<T>& gamma, const std::vector<T>& beta,
+                          long double eps) {
+  std::vector<T> y;
+  for (std::size_t i = 0; i < examples * groups; ++i) {
+    const Row<T> group = layer_norm_row(row_of(x, i, channels / groups * pixels), eps);
+    for (std::size_t j = 0; j < group.deviation.size(); ++j) {
+      const std::size_t channel = i % groups * (channels / groups) + j / pixels;
+      T value = group.deviation[j] * group.rstd;
+      if (!gamma.empty()) value *= gamma[channel];
+      if (!beta.empty()) value += beta[channel];
+      y.push_back(value);
+    }
+  }
+  return y;
+}
+
 // ---------------------------------------------------------------- the sublayer F
 
 /// y = x weight^T + bias: x [rows, in], weight [out, in], bias [out] or empty, y [rows, out].

@@ -162,11 +162,9 @@ struct RowNormGradients {
 
 /// Throws if gradients overlap anything that is read, or one another.
 template <class Scalar>
-void require_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, const Axes& axes) {
+void require_gradient_memory(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
+                             const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma) {
   const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
-  if (to.dgamma.is_wanted()) require_parameters(where, "dgamma", dgamma, x, axes);
-  if (to.dbeta.is_wanted()) require_parameters(where, "dbeta", dbeta, x, axes);
   require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
   require_no_overlap(where, "dx", dx, "x", x);
   require_no_overlap(where, "dx", dx, "gamma", gamma.view());
@@ -178,6 +176,14 @@ void require_gradients(const char* where, const RowNormGradients<Scalar>& to, co
     require_no_overlap(where, name, out, "x", x);
     require_no_overlap(where, name, out, "gamma", gamma.view());
   }
+}
+
+template <class Scalar>
+void require_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
+                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, const Axes& axes) {
+  if (to.dgamma.is_wanted()) require_parameters(where, "dgamma", to.dgamma.view(), x, axes);
+  if (to.dbeta.is_wanted()) require_parameters(where, "dbeta", to.dbeta.view(), x, axes);
+  require_gradient_memory(where, to, dy, x, gamma);
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>

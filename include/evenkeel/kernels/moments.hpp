@@ -55,7 +55,9 @@ struct Deviation {
   using Batch = typename S::Batch;
   Batch scale, shift;
 
-  Deviation(T scale_, T shift_) noexcept : scale(S::broadcast(scale_)), shift(S::broadcast(shift_)) {}
+  /// Of numbers, or of batches where each lane has its own.
+  template <class V>
+  Deviation(const V& scale_, const V& shift_) noexcept : scale(Batch(scale_)), shift(Batch(shift_)) {}
   Batch operator()(const Batch& x) const noexcept {
     if constexpr (Scaled) {
       return keep(S::fma(scale, x, -shift));
@@ -178,16 +180,24 @@ inline T variance_of(const ShiftedMoments<T>& m) noexcept {
   return static_cast<T>(std::max(variance(m.moments), Wide<T>(0)) / m.scale / m.scale);
 }
 
+/// The bits of a number that is not negative: they grow with it. Infinity and NaN are above every number, which
+/// comparisons of the numbers do not tell where the compiler may take them not to exist.
+inline std::int64_t magnitude_bits(double v) noexcept {
+  std::int64_t bits;
+  std::memcpy(&bits, &v, sizeof(v));
+  return bits & std::numeric_limits<std::int64_t>::max();
+}
+
 template <class T>
 inline bool is_ordinary(Wide<T> square, Wide<T> square_plus_eps) noexcept {
   using Range = OrdinaryRange<T>;
-  return square <= Range::largest_square && square_plus_eps >= Range::smallest_square;
+  return magnitude_bits(square) <= magnitude_bits(Range::largest_square) && square_plus_eps >= Range::smallest_square;
 }
 
 /// The power of two for a row whose squares are out of range (or NaN, where any does).
 template <class T>
 inline T rescue_scale(Wide<T> square) noexcept {
-  return square < 1 ? OrdinaryRange<T>::scale_up : OrdinaryRange<T>::scale_down;
+  return magnitude_bits(square) < magnitude_bits(1) ? OrdinaryRange<T>::scale_up : OrdinaryRange<T>::scale_down;
 }
 
 /// Moments of a group whose mean is large against its spread, or whose squares leave the type's range.
@@ -200,7 +210,7 @@ template <class Arch, class T>
   // Around the mean refined: the deviations of a constant row are exactly 0 now, not rounding errors.
   const T refined = static_cast<T>(shift + m.mean);
   const auto again = moments_around<Arch, false>(group, T(1), refined);
-  const bool is_constant = again.square == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean;
+  const bool is_constant = magnitude_bits(again.square) == 0 && std::abs(refined) > OrdinaryRange<T>::coarse_mean;
   if (is_constant || is_ordinary<T>(again.square, variance(again) + eps)) return {again, T(1), refined};
   const T scale = rescue_scale<T>(again.square);
   // The shift times a power of two, be it subnormal: lanes past the end, which hold it, deviate by exactly 0.

@@ -58,10 +58,12 @@ struct LayerNormRow {
   }
   explicit LayerNormRow(const RowStatistics<T>& row) noexcept
       : LayerNormRow(row, Scaled ? power_of_two_below(row.rstd) : T(1)) {}
-  LayerNormRow(const RowStatistics<T>& row, T scale) noexcept
-      : deviation(scale, row.mean * scale),
-        gain(S::broadcast(row.rstd / scale)),
-        offset(S::broadcast(-row.mean_rest * row.rstd)) {}
+  /// V is T, or a batch where each lane is a row of its own.
+  template <class V>
+  LayerNormRow(const RowStatistics<V>& row, const V& scale) noexcept
+      : deviation(scale, Scaled ? row.mean * scale : row.mean),
+        gain(Batch(Scaled ? row.rstd / scale : row.rstd)),
+        offset(Batch(-row.mean_rest * row.rstd)) {}
   Batch x_hat(const Batch& x) const noexcept { return S::fma(deviation(x), gain, offset); }
 
   /// dx = rstd * (g - mean_g - x_hat * mean_gx), with x_hat written out and everything but g and x folded.
@@ -70,6 +72,10 @@ struct LayerNormRow {
     const Wide<T> offset = keep(-row.mean_rest * row.rstd);
     return {row.rstd, static_cast<T>(-(mean_gx * row.rstd) * gain),
             static_cast<T>(-(mean_g + offset * mean_gx) * row.rstd)};
+  }
+  /// The same of rows that are lanes.
+  InputGradient<Batch> input_gradient(const Batch& rstd, const Batch& mean_g, const Batch& mean_gx) const noexcept {
+    return {rstd, -(mean_gx * rstd) * gain, -(S::fma(offset, mean_gx, mean_g) * rstd)};
   }
 };
 
@@ -85,13 +91,18 @@ struct RMSNormRow {
   static RowStatistics<T> statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
     return {T(0), T(0), reciprocal_rms<Arch>(m, x, n, eps)};
   }
-  explicit RMSNormRow(const RowStatistics<T>& row) noexcept : rstd(S::broadcast(row.rstd)) {}
+  explicit RMSNormRow(const RowStatistics<T>& row) noexcept : RMSNormRow(row, T(1)) {}
+  template <class V>
+  RMSNormRow(const RowStatistics<V>& row, const V&) noexcept : rstd(Batch(row.rstd)) {}
   Batch deviation(const Batch& x) const noexcept { return keep(x * rstd); }
   Batch x_hat(const Batch& x) const noexcept { return deviation(x); }
 
   /// dx = rstd * (g - x_hat * mean_gx).
   static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T>, Wide<T> mean_gx) noexcept {
     return {row.rstd, static_cast<T>(-mean_gx * row.rstd), T(0)};
+  }
+  InputGradient<Batch> input_gradient(const Batch&, const Batch&, const Batch& mean_gx) const noexcept {
+    return {rstd, -mean_gx * rstd, Batch(T(0))};
   }
 };
 

@@ -8,18 +8,6 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Segments of one column each that follow one another in memory (`contiguous`, in every tensor), as columns of one
-/// segment. (Longer segments are not joined: sums have to be grouped alike whatever the strides.)
-template <class Args>
-inline Args with_single_columns_joined(Args a, bool contiguous) noexcept {
-  if (a.columns > 1 || !contiguous || a.parameter_segment_step > 1) return a;
-  a.columns = a.segments;
-  a.parameter_column_step = a.parameter_segment_step;
-  a.segments = 1;
-  a.parameter_segment_step = 0;
-  return a;
-}
-
 /// Groups whose segments lie between each other's are taken together, up to this many.
 inline constexpr Index most_bundle_groups = 64;
 inline Index bundle_groups(Index segments, Index segment_stride, Index group_stride) noexcept {

@@ -280,10 +280,8 @@ template <class Arch, template <class, class, int> class Parameter, class T>
 }
 
 template <class Arch, class T>
-inline void differentiate_segments(const SegmentNormBackward<T>& args, const ParameterTotals<T>* totals) noexcept {
-  if (args.outer * args.groups * args.segments * args.columns == 0) return;
-  const auto a = with_single_columns_joined(
-      args, args.dy_segment_stride == 1 && args.x_segment_stride == 1 && (!args.dx || args.dx_segment_stride == 1));
+inline void differentiate_segments(const SegmentNormBackward<T>& a, const ParameterTotals<T>* totals) noexcept {
+  if (a.outer * a.groups * a.segments * a.columns == 0) return;
   a.parameter_column_step == 0 ? differentiate_segments<Arch, SegmentParameter>(a, totals)
                                : differentiate_segments<Arch, ColumnParameters>(a, totals);
 }

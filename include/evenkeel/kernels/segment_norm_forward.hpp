@@ -139,9 +139,8 @@ template <class Arch, template <class, class, int> class Parameter, class T>
 template <class Arch = native, class T>
 inline void segment_norm_forward(const SegmentNormForward<T>& args) noexcept {
   if (args.outer * args.groups * args.segments * args.columns == 0) return;
-  const auto a = with_single_columns_joined(args, args.x_segment_stride == 1 && args.y_segment_stride == 1);
-  a.parameter_column_step == 0 ? normalize_segments<Arch, SegmentParameter>(a)
-                               : normalize_segments<Arch, ColumnParameters>(a);
+  args.parameter_column_step == 0 ? normalize_segments<Arch, SegmentParameter>(args)
+                                  : normalize_segments<Arch, ColumnParameters>(args);
 }
 
 }  // namespace kernels

@@ -105,6 +105,10 @@ struct Simd {
 #endif
   }
 
+  static Batch sqrt(const Batch& v) noexcept { return xsimd::sqrt(v); }
+  /// Whether a <= b in every lane; false where either is NaN.
+  static bool all_at_most(const Batch& a, const Batch& b) noexcept { return xsimd::all(a <= b); }
+
   static T sum(const Batch& v) noexcept {
 #if defined(__AVX512F__)
     // As xsimd does it, but for the intrinsics: GCC 12 warns in every user's build of those without a mask.
@@ -191,6 +195,8 @@ struct Simd<scalar, T> {
   static T broadcast(T value) noexcept { return value; }
   static T load(const T* p) noexcept { return *p; }
   static void store(T* p, T v) noexcept { *p = v; }
+  static T sqrt(T v) noexcept { return std::sqrt(v); }
+  static bool all_at_most(T a, T b) noexcept { return a <= b; }
   static T sum(T v) noexcept { return v; }
   static T load_first(const T*, Index, T rest) noexcept { return rest; }
   static void store_first(T*, T, Index) noexcept {}

@@ -1,0 +1,320 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "evenkeel/core/images.hpp"
+#include "evenkeel/detail/row_norm_op.hpp"
+#include "evenkeel/kernels/segment_norm_backward.hpp"
+#include "evenkeel/kernels/segment_norm_forward.hpp"
+
+/// GroupNorm and InstanceNorm (a group for each channel) between tensors and kernels: everything is checked here, then
+/// the kernel is called, for the tensors as they are or, where their layout is none of the kernel's, for copies.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace detail {
+
+/// What a group norm is over. `groups` is the number of groups, or one_channel_each.
+struct GroupNormAxes {
+  static constexpr Index one_channel_each = -1;
+  Index groups;
+  ImageAxes axes;
+};
+
+inline void require_groups(const char* where, Index groups, Index channels, const std::string& context) {
+  if (groups < 1) {
+    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected at least 1" + context);
+  }
+  if (channels % groups != 0) {
+    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected a divisor of " +
+                                      std::to_string(channels) + ", the number of channels" + context);
+  }
+}
+
+/// The same with axes counted from the first and the number of groups, checked.
+inline GroupNormAxes resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
+  const ImageAxes axes = resolve_image_axes(where, norm.axes, x);
+  const Index channels = x[axes.channel];
+  if (norm.groups == GroupNormAxes::one_channel_each) return {channels, axes};
+  require_groups(where, norm.groups, channels,
+                 " (" + has_shape("x", x) + ", channels along axis " + std::to_string(axes.channel) + ")");
+  return {norm.groups, axes};
+}
+
+/// Throws unless there is one parameter for each channel.
+template <class Scalar>
+void require_channel_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
+                                const Shape& x, int channel_axis) {
+  if (parameters.size() == x[channel_axis]) return;
+  std::string fitting;
+  for (int axis = 0; axis < x.rank() && fitting.empty(); ++axis) {
+    if (x[axis] == parameters.size()) fitting = "; its axis " + std::to_string(axis) + " would fit";
+  }
+  raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
+                                    " elements, expected " + std::to_string(x[channel_axis]) +
+                                    ", one for each channel (" + has_shape("x", x) + ", channels along axis " +
+                                    std::to_string(channel_axis) + fitting + ")");
+}
+
+/// How the groups of images lie in memory: in segments of pixels, in segments of channels, or otherwise.
+enum class GroupLayout { pixels_contiguous, channels_contiguous, other };
+
+template <class Scalar>
+GroupLayout group_layout(const Images<Scalar>& images) noexcept {
+  const auto pixels = images.joined_pixels();
+  if (!pixels) return GroupLayout::other;
+  if (pixels->extent > 1 && pixels->stride == 1) return GroupLayout::pixels_contiguous;
+  if (images.channels().extent == 1 || images.channels().stride == 1) return GroupLayout::channels_contiguous;
+  return GroupLayout::other;
+}
+
+/// The layout of all of them; `other` if they differ.
+template <class Scalar, class... Others>
+GroupLayout common_layout(const Images<Scalar>& images, const Others&... others) noexcept {
+  const GroupLayout layout = group_layout(images);
+  return ((group_layout(others) == layout) && ...) ? layout : GroupLayout::other;
+}
+
+struct GroupStrides {
+  Index outer, group, segment;
+};
+template <class Scalar>
+GroupStrides group_strides(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  const Axis& channels = images.channels();
+  const Index group_channels = channels.extent / groups;
+  if (layout == GroupLayout::pixels_contiguous) {
+    return {images.batch().stride, group_channels * channels.stride, channels.stride};
+  }
+  return {images.batch().stride, group_channels, images.joined_pixels()->stride};
+}
+
+/// The extents that both kernels' arguments have.
+template <class Args, class Scalar>
+void set_extents(Args& args, GroupLayout layout, const Images<Scalar>& x, Index groups) noexcept {
+  const Index group_channels = x.channels().extent / groups;
+  const bool per_segment = layout == GroupLayout::pixels_contiguous;
+  args.outer = x.batch().extent;
+  args.groups = groups;
+  args.segments = per_segment ? group_channels : x.pixels();
+  args.columns = per_segment ? x.pixels() : group_channels;
+  args.parameter_group_step = group_channels;
+  args.parameter_segment_step = per_segment ? 1 : 0;
+  args.parameter_column_step = per_segment ? 0 : 1;
+}
+
+/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
+template <class Scalar>
+void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layout, const Images<const Scalar>& x,
+                      const Images<Scalar>& y, Index groups, Index first) noexcept {
+  const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
+  set_extents(args, layout, x, groups);
+  args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
+  args.x_segment_stride = from.segment;
+  args.y = y.data(), args.y_outer_stride = to.outer, args.y_group_stride = to.group;
+  args.y_segment_stride = to.segment;
+  for (Scalar** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
+    if (*statistics) *statistics += first;
+  }
+  kernels::segment_norm_forward<native>(args);
+}
+
+/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
+template <class Scalar>
+void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout layout, const Images<const Scalar>& dy,
+                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Index first) noexcept {
+  const GroupStrides dy_stride = group_strides(layout, dy, groups), x_stride = group_strides(layout, x, groups);
+  set_extents(args, layout, x, groups);
+  args.dy = dy.data(), args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
+  args.dy_segment_stride = dy_stride.segment;
+  args.x = x.data(), args.x_outer_stride = x_stride.outer, args.x_group_stride = x_stride.group;
+  args.x_segment_stride = x_stride.segment;
+  args.dx = dx.data();
+  if (dx.data()) {
+    const GroupStrides dx_stride = group_strides(layout, dx, groups);
+    args.dx_outer_stride = dx_stride.outer, args.dx_group_stride = dx_stride.group;
+    args.dx_segment_stride = dx_stride.segment;
+  }
+  args.mean += first, args.mean_rest += first, args.rstd += first;
+  kernels::segment_norm_backward<native>(args);
+}
+
+// ---------------------------------------------------------------- copies, for layouts that the kernel does not take
+
+/// Examples that are copied at once: a few, if they are small, as they may lie side by side in memory.
+template <class Scalar>
+Index examples_at_once(const Shape& x, int batch_axis) noexcept {
+  const Index example = x.size() / std::max<Index>(1, x[batch_axis]);
+  const Index bytes = std::max<Index>(1, example * static_cast<Index>(sizeof(Scalar)));
+  return std::clamp<Index>(std::clamp<Index>((Index{256} << 10) / bytes, 1, 16), 1, std::max<Index>(1, x[batch_axis]));
+}
+
+/// copy(element of images, element of the dense copy) for all elements.
+template <class Scalar, class Dense, class Copy>
+void for_each_copied(const Images<Scalar>& images, Dense* dense, const Copy& copy) {
+  const Index pixels = images.pixels(), channels = images.channels().extent, examples = images.batch().extent;
+  for (Index c = 0; c < channels; ++c) {
+    Index pixel = 0;
+    images.for_each_pixel([&](Index offset) {
+      Scalar* at = images.data() + c * images.channels().stride + offset;
+      for (Index n = 0; n < examples; ++n) {
+        copy(at[n * images.batch().stride], dense[(n * channels + c) * pixels + pixel]);
+      }
+      ++pixel;
+    });
+  }
+}
+
+template <class Scalar>
+Images<const Scalar> gathered(const Images<const Scalar>& images, Scalar* dense) {
+  for_each_copied(images, dense, [](const Scalar& from, Scalar& to) { to = from; });
+  return Images<const Scalar>(dense, images.batch().extent, images.channels().extent, images.pixels());
+}
+
+// ---------------------------------------------------------------- forward
+
+template <class Scalar>
+void normalize_groups(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                      const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps,
+                      const GroupNormAxes& norm, NormStatistics<Scalar>* saved, const Context& context) {
+  require_supported_scalar<Scalar>();
+  require_eps(where, eps);
+  const auto [groups, axes] = resolve(where, norm, x.shape());
+  require_same_shape(where, "y", y.shape(), "x", x.shape());
+  require_same_order(where, "y", y, "x", x);
+  if (gamma.is_given()) require_channel_parameters(where, "gamma", gamma.view(), x.shape(), axes.channel);
+  if (beta.is_given()) require_channel_parameters(where, "beta", beta.view(), x.shape(), axes.channel);
+  require_in_place_or_no_overlap(where, "y", y, "x", x);
+  require_no_overlap(where, "y", y, "gamma", gamma.view());
+  require_no_overlap(where, "y", y, "beta", beta.view());
+
+  const Images<const Scalar> from(x, axes);
+  const Images<Scalar> to(y, axes);
+  const GroupLayout layout = common_layout(from, to);
+  const bool is_copied = layout == GroupLayout::other && x.size() > 0;
+  const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
+  const Index copied = is_copied ? at_once * from.channels().extent * from.pixels() : 0;
+  Scratch scratch(where, context, Scratch::bytes<Scalar>(copied));
+  if (saved) {
+    const auto count = static_cast<std::size_t>(from.batch().extent * groups);
+    for (auto* statistics : {&saved->mean, &saved->mean_rest, &saved->rstd}) statistics->resize(count);
+    saved->shape = x.shape();
+  }
+  kernels::SegmentNormForward<Scalar> args{.gamma = gamma.data(),
+                                           .beta = beta.data(),
+                                           .mean = saved ? saved->mean.data() : nullptr,
+                                           .mean_rest = saved ? saved->mean_rest.data() : nullptr,
+                                           .rstd = saved ? saved->rstd.data() : nullptr,
+                                           .eps = eps};
+  if (x.size() == 0) return;
+  if (!is_copied) return normalize_images(args, layout, from, to, groups, 0);
+  Scalar* dense = scratch.take<Scalar>(copied);
+  for (Index first = 0; first < from.batch().extent; first += at_once) {
+    const Index count = std::min(at_once, from.batch().extent - first);
+    const auto part = gathered(from.examples(first, count), dense);
+    const Images<Scalar> result(dense, count, from.channels().extent, from.pixels());
+    normalize_images(args, group_layout(part), part, result, groups, first * groups);
+    for_each_copied(to.examples(first, count), dense, [](Scalar& y_element, Scalar value) { y_element = value; });
+  }
+}
+
+// ---------------------------------------------------------------- backward
+
+template <class Scalar>
+void require_saved_groups(const char* where, const NormStatistics<Scalar>& saved, const Shape& x, Index groups) {
+  if (saved.is_empty()) {
+    raise_logic_error(where, "saved is empty, expected what a forward of x has saved (" + has_shape("x", x) + ")");
+  }
+  require_same_shape(where, "x", x, "the x that was saved", saved.shape);
+  const auto expected = static_cast<std::size_t>(groups);
+  if (saved.rstd.size() != expected || saved.mean.size() != expected || saved.mean_rest.size() != expected) {
+    raise_invalid_argument(where, "saved has statistics of " + std::to_string(saved.rstd.size()) +
+                                      " groups, expected " + std::to_string(groups) +
+                                      " (saved by another norm, or with other groups or axes?)");
+  }
+}
+
+template <class Scalar>
+void require_group_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
+                             const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, int channel_axis) {
+  require_same_shape(where, "dy", dy.shape(), "x", x.shape());
+  require_same_order(where, "dy", dy, "x", x);
+  if (to.dx.is_wanted()) {
+    require_same_shape(where, "dx", to.dx.view().shape(), "x", x.shape());
+    require_same_order(where, "dx", to.dx.view(), "x", x);
+  }
+  if (gamma.is_given()) require_channel_parameters(where, "gamma", gamma.view(), x.shape(), channel_axis);
+  if (to.dgamma.is_wanted()) require_channel_parameters(where, "dgamma", to.dgamma.view(), x.shape(), channel_axis);
+  if (to.dbeta.is_wanted()) require_channel_parameters(where, "dbeta", to.dbeta.view(), x.shape(), channel_axis);
+  require_gradient_memory(where, to, dy, x, gamma);
+}
+
+/// Backward by way of copies of x and dy, the second of which becomes dx.
+template <class Scalar>
+void differentiate_copies(kernels::SegmentNormBackward<Scalar> args, const Images<const Scalar>& dy,
+                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Scalar* dense_dy,
+                          Scalar* dense_x, Index at_once) {
+  const bool adds = args.add_dx;
+  args.add_dx = false;
+  for (Index first = 0; first < x.batch().extent; first += at_once) {
+    const Index count = std::min(at_once, x.batch().extent - first);
+    const auto x_part = gathered(x.examples(first, count), dense_x);
+    const auto dy_part = gathered(dy.examples(first, count), dense_dy);
+    const Images<Scalar> result(dx.data() ? dense_dy : nullptr, count, x.channels().extent, x.pixels());
+    differentiate_images(args, group_layout(x_part), dy_part, x_part, result, groups, first * groups);
+    args.add_dgamma = args.add_dbeta = true;
+    if (!dx.data()) continue;
+    for_each_copied(dx.examples(first, count), dense_dy,
+                    [adds](Scalar& dx_element, Scalar value) { dx_element = adds ? dx_element + value : value; });
+  }
+}
+
+template <class Scalar>
+void differentiate_groups(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                          const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
+                          const GroupNormAxes& norm, const RowNormGradients<Scalar>& to, const Context& context) {
+  require_supported_scalar<Scalar>();
+  const auto [groups, axes] = resolve(where, norm, x.shape());
+  require_saved_groups(where, saved, x.shape(), x.shape()[axes.batch] * groups);
+  require_group_gradients(where, to, dy, x, gamma, axes.channel);
+
+  const Images<const Scalar> dy_images(dy, axes), x_images(x, axes);
+  const bool with_dx = to.dx.is_wanted();
+  const TensorView<Scalar> no_dx(nullptr, x.shape(), x.strides(), x.order());
+  const Images<Scalar> dx_images(with_dx ? to.dx.view() : no_dx, axes);
+  const GroupLayout layout = common_layout(x_images, dy_images, dx_images);
+  const bool is_copied = layout == GroupLayout::other && x.size() > 0;
+  const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
+  const Index copied = is_copied ? at_once * x_images.channels().extent * x_images.pixels() : 0;
+  const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
+  const std::size_t bytes =
+      with_parameters ? kernels::segment_norm_backward_workspace_bytes<Scalar>(x.shape()[axes.channel]) : 0;
+  Scratch scratch(where, context, 2 * Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
+  kernels::SegmentNormBackward<Scalar> args{.gamma = gamma.data(),
+                                            .mean = saved.mean.data(),
+                                            .mean_rest = saved.mean_rest.data(),
+                                            .rstd = saved.rstd.data(),
+                                            .dgamma = to.dgamma.data(),
+                                            .dbeta = to.dbeta.data(),
+                                            .add_dx = to.dx.adds(),
+                                            .add_dgamma = to.dgamma.adds(),
+                                            .add_dbeta = to.dbeta.adds(),
+                                            .workspace = scratch.take_bytes(bytes)};
+  if (groups == 0) return;
+  if (!is_copied) return differentiate_images(args, layout, dy_images, x_images, dx_images, groups, 0);
+  Scalar* dense_dy = scratch.template take<Scalar>(copied);
+  differentiate_copies(args, dy_images, x_images, dx_images, groups, dense_dy, scratch.template take<Scalar>(copied),
+                       at_once);
+}
+
+/// Bytes of workspace for forward and backward of a tensor of this shape, in whatever layout.
+template <class Scalar>
+std::size_t group_norm_workspace_bytes(const char* where, const Shape& x, const ImageAxes& given) {
+  const ImageAxes axes = resolve_image_axes(where, given, x);
+  const Index example = x[axes.batch] == 0 ? 0 : x.size() / x[axes.batch];
+  return 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
+         Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(x[axes.channel]));
+}
+
+}  // namespace detail
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,261 @@
+#pragma once
+
+#include <limits>
+
+#include "evenkeel/kernels/lane_norm_forward.hpp"
+
+/// Gradients of normalization over a strided axis.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+/// [outer][length][lanes], as LaneNormForward.
+template <class T>
+struct LaneNormBackward {
+  const T* dy = nullptr;
+  const T* x = nullptr;
+  const T* gamma = nullptr;      ///< [length], or [lanes] if parameters_per_lane; null: 1
+  const T* mean = nullptr;       ///< [outer * lanes]; not read by RMSNorm, as mean_rest
+  const T* mean_rest = nullptr;  ///< [outer * lanes], or null: 0, which costs the accuracy of lanes with a large mean
+  const T* rstd = nullptr;       ///< [outer * lanes]
+  T* dx = nullptr;               ///< null: not wanted; may be dy
+  T* dgamma = nullptr;           ///< as gamma; null: not wanted
+  T* dbeta = nullptr;            ///< as gamma; null: not wanted
+  bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
+  Index outer = 0, length = 0, lanes = 0;
+  Index dy_outer_stride = 0, dy_stride = 0;
+  Index x_outer_stride = 0, x_stride = 0;
+  Index dx_outer_stride = 0, dx_stride = 0;
+  bool parameters_per_lane = false;
+  bool constant_statistics = false;  ///< mean and rstd do not depend on x: dx = rstd * gamma * dy
+  void* workspace = nullptr;         ///< lane_norm_backward_workspace_bytes, any alignment
+};
+
+/// dgamma and dbeta in the making: totals over all lanes, or over all of length, and over outer.
+template <class T>
+class ParameterTotals {
+ public:
+  static std::size_t workspace_bytes(Index parameters) noexcept {
+    return alignof(Wide<T>) + 2 * static_cast<std::size_t>(parameters) * sizeof(Wide<T>);
+  }
+  ParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
+    if (!workspace) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(workspace);
+    const std::size_t padding = (alignof(Wide<T>) - address % alignof(Wide<T>)) % alignof(Wide<T>);
+    gamma_ = reinterpret_cast<Wide<T>*>(static_cast<char*>(workspace) + padding);
+    beta_ = gamma_ + parameters;
+    std::fill_n(gamma_, 2 * parameters, Wide<T>(0));
+  }
+  void add(Index i, Wide<T> dgamma, Wide<T> dbeta) const noexcept {
+    gamma_[i] += dgamma;
+    beta_[i] += dbeta;
+  }
+  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
+    write(gamma_, dgamma, add_dgamma);
+    write(beta_, dbeta, add_dbeta);
+  }
+
+ private:
+  void write(const Wide<T>* total, T* out, bool adds) const noexcept {
+    if (!out) return;
+    for (Index i = 0; i < parameters_; ++i) out[i] = static_cast<T>(adds ? out[i] + total[i] : total[i]);
+  }
+  Index parameters_;
+  Wide<T>*gamma_ = nullptr, *beta_ = nullptr;
+};
+
+/// Pass 1 over a block sums g = dy * gamma and g * x_hat of each lane, and dy and dy * x_hat of each row; pass 2 writes
+/// dx from the last row, which is still in a cache, to the first.
+template <class Arch, template <class, class, bool> class NormRow, class T>
+class LaneNormBackwardPass {
+ public:
+  explicit LaneNormBackwardPass(const LaneNormBackward<T>& args) noexcept
+      : a_(args),
+        wants_parameters_(args.dgamma || args.dbeta),
+        parameters_(wants_parameters_ ? args.workspace : nullptr,
+                    args.parameters_per_lane ? args.lanes : args.length) {}
+
+  void run() noexcept {
+    const Index at_once = block_lanes<T>(2, a_.length, a_.lanes);
+    for (Index o = 0; o < a_.outer; ++o) {
+      for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
+    }
+    if (wants_parameters_) parameters_.write(a_.dgamma, a_.add_dgamma, a_.dbeta, a_.add_dbeta);
+  }
+
+ private:
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  static constexpr bool centred = NormRow<Arch, T, false>::centred;
+  static constexpr int rows_at_once = S::has_32_registers ? 4 : 2;
+  /// Lanes over which the sums of a row are taken in chains of 32.
+  static constexpr Index row_piece = 32 * S::width;
+
+  /// Where a block is, its first lane among all parameters, and its statistics.
+  struct Block {
+    LaneBlock<const T> dy, x;
+    LaneBlock<T> dx;
+    Index first;
+    const T *mean, *mean_rest, *rstd;
+  };
+
+  void block(Index o, Index first, Index lanes) noexcept {
+    const Index at = o * a_.lanes + first;
+    const bool has_rest = centred && a_.mean_rest;
+    const Block b{{a_.dy + o * a_.dy_outer_stride + first, a_.length, a_.dy_stride, lanes},
+                  {a_.x + o * a_.x_outer_stride + first, a_.length, a_.x_stride, lanes},
+                  {a_.dx ? a_.dx + o * a_.dx_outer_stride + first : nullptr, a_.length, a_.dx_stride, lanes},
+                  first,
+                  a_.mean + (centred ? at : 0),
+                  has_rest ? a_.mean_rest + at : constant_block<T, 0>.values,
+                  a_.rstd + at};
+    bool is_fine = true;
+    for (Index j = 0; j < lanes; ++j) is_fine = is_fine && is_ordinary(RowStatistics<T>{T(0), T(0), b.rstd[j]});
+    is_fine ? differentiate<false>(b) : differentiate_extreme(b);
+  }
+
+  [[gnu::noinline, gnu::flatten]] void differentiate_extreme(const Block& b) noexcept {
+    std::transform(b.rstd, b.rstd + b.x.lanes, scale_.at, power_of_two_below<T>);
+    differentiate<true>(b);
+  }
+
+  template <bool Scaled>
+  void differentiate(const Block& b) noexcept {
+    const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{b.mean, b.mean_rest, b.rstd, scale_.at};
+    if (wants_parameters_ || !a_.constant_statistics) sum(b, coefficients);
+    if (wants_parameters_ && a_.parameters_per_lane) {
+      for (Index j = 0; j < b.x.lanes; ++j) parameters_.add(b.first + j, gx_.value(j), g_.value(j));
+    }
+    if (!a_.dx) return;
+    find_input_gradients(b, coefficients);
+    a_.add_dx ? write<true>(b, coefficients) : write<false>(b, coefficients);
+  }
+
+  template <class Coefficients>
+  void sum(const Block& b, const Coefficients& coefficients) noexcept {
+    const Index lanes = (b.x.lanes + S::width - 1) / S::width * S::width;
+    g_.clear(lanes);
+    gx_.clear(lanes);
+    for (Index first = 0; first < a_.length; first += chunk_steps * rows_at_once) {
+      std::fill_n(chunk_g_.at, lanes, T(0));
+      std::fill_n(chunk_gx_.at, lanes, T(0));
+      const Index last = std::min(a_.length, first + chunk_steps * rows_at_once);
+      Index l = first;
+      for (; l + rows_at_once <= last; l += rows_at_once) sum_rows<rows_at_once>(b, coefficients, l);
+      for (; l < last; ++l) sum_rows<1>(b, coefficients, l);
+      for (Index j = 0; j < b.x.lanes; j += S::width) {
+        g_.template add<Arch>(j, S::load(chunk_g_.at + j));
+        gx_.template add<Arch>(j, S::load(chunk_gx_.at + j));
+      }
+    }
+  }
+
+  template <int Rows, class Coefficients>
+  void sum_rows(const Block& b, const Coefficients& coefficients, Index l) noexcept {
+    const bool has_row_parameters = wants_parameters_ && !a_.parameters_per_lane;
+    for (Index start = 0; start < b.x.lanes; start += row_piece) {
+      has_row_parameters ? sum_piece<Rows, true>(b, coefficients, l, start)
+                         : sum_piece<Rows, false>(b, coefficients, l, start);
+    }
+  }
+
+  template <int Rows, bool WithRowParameters, class Coefficients>
+  void sum_piece(const Block& b, const Coefficients& coefficients, Index l, Index start) noexcept {
+    const T *x = b.x.row(l) + start, *dy = b.dy.row(l) + start;
+    Batch gamma[Rows], dgamma[Rows], dbeta[Rows];
+    for (int r = 0; r < Rows; ++r) {
+      gamma[r] = S::broadcast(a_.gamma && !a_.parameters_per_lane ? a_.gamma[l + r] : T(1));
+      dgamma[r] = dbeta[r] = S::broadcast(T(0));
+    }
+    for_each_vector<Arch, T, 1>(std::min(row_piece, b.x.lanes - start), [&](auto, Index j, auto lanes) {
+      const auto row = coefficients.row(start + j, lanes);
+      Batch g[Rows], gx[Rows];
+      unroll<Rows>([&](auto r) {
+        const Batch x_hat = row.x_hat(lanes.load(x + r * b.x.stride + j));
+        const Batch dy_j = keep(lanes.load(dy + r * b.dy.stride + j));
+        g[r] = keep(dy_j * gamma[r]);
+        gx[r] = r % 2 == 0 ? keep(g[r] * x_hat) : S::fma(g[r], x_hat, gx[r - r % 2]);
+        if constexpr (WithRowParameters) dgamma[r] = S::fma(dy_j, x_hat, dgamma[r]);
+        if constexpr (WithRowParameters && centred) dbeta[r] = dbeta[r] + dy_j;
+      });
+      T *chunk_g = chunk_g_.at + start + j, *chunk_gx = chunk_gx_.at + start + j;
+      S::store(chunk_g, S::load(chunk_g) + tree_sum(g));
+      S::store(chunk_gx, S::load(chunk_gx) + sum_of_pairs(gx));
+    });
+    if constexpr (WithRowParameters) {
+      for (int r = 0; r < Rows; ++r) parameters_.add(l + r, S::sum(dgamma[r]), S::sum(dbeta[r]));
+    }
+  }
+
+  /// Of products whose sums by two stand at the odd places.
+  template <std::size_t Rows>
+  static Batch sum_of_pairs(const Batch (&v)[Rows]) noexcept {
+    if constexpr (Rows == 4) {
+      return v[1] + v[3];
+    } else {
+      return v[Rows - 1];
+    }
+  }
+
+  /// dx = g * gain + deviation * slope + intercept: the coefficients of each lane.
+  template <class Coefficients>
+  void find_input_gradients(const Block& b, const Coefficients& coefficients) noexcept {
+    const bool per_lane = a_.gamma && a_.parameters_per_lane;
+    const T n = static_cast<T>(a_.length);
+    // One value alone is its own mean, whatever it is. The formula would leave the rounding error of g * rstd.
+    const bool is_constant = centred && a_.length == 1 && !a_.constant_statistics;
+    for_each_vector<Arch, T, 1>(b.x.lanes, [&](auto, Index j, auto lanes) {
+      const Batch zero = S::broadcast(T(0)), rstd = lanes.load(b.rstd + j);
+      const Batch gamma = per_lane ? lanes.load(a_.gamma + b.first + j) : S::broadcast(T(1));
+      InputGradient<Batch> to{is_constant ? zero : rstd, zero, zero};
+      if (!a_.constant_statistics && !is_constant) {
+        const auto g = g_.template mean<Arch>(j, n), gx = gx_.template mean<Arch>(j, n);
+        to = coefficients.row(j, lanes).input_gradient(rstd, (g.value + g.rest) * gamma, (gx.value + gx.rest) * gamma);
+      }
+      S::store(gain_.at + j, to.gain * gamma);
+      S::store(slope_.at + j, to.slope);
+      S::store(intercept_.at + j, to.intercept);
+    });
+  }
+
+  template <bool Add, class Coefficients>
+  void write(const Block& b, const Coefficients& coefficients) const noexcept {
+    for (Index l = a_.length - 1; l >= 0; --l) {
+      const T *x = b.x.row(l), *dy = b.dy.row(l);
+      T* dx = b.dx.row(l);
+      const Batch gamma = S::broadcast(a_.gamma && !a_.parameters_per_lane ? a_.gamma[l] : T(1));
+      for_each_vector<Arch, T, 2>(b.x.lanes, [&](auto, Index j, auto lanes) {
+        const Batch deviation = coefficients.row(j, lanes).deviation(lanes.load(x + j));
+        const Batch g = keep(lanes.load(dy + j) * gamma);
+        const Batch rest = S::fma(deviation, S::load(slope_.at + j), S::load(intercept_.at + j));
+        const Batch dx_j = S::fma(g, S::load(gain_.at + j), rest);
+        lanes.store(dx + j, Add ? add(lanes.load(dx + j), dx_j) : dx_j);
+      });
+    }
+  }
+
+  const LaneNormBackward<T>& a_;
+  const bool wants_parameters_;
+  const ParameterTotals<T> parameters_;
+  LaneTotal<T> g_, gx_;
+  LaneArray<T> chunk_g_, chunk_gx_, gain_, slope_, intercept_, scale_;
+};
+
+template <class T>
+inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept {
+  return ParameterTotals<T>::workspace_bytes(parameters);
+}
+
+/// dx, dgamma and dbeta, as far as they are wanted.
+///
+/// Aliasing  dx may be dy; nothing else may overlap.
+/// Numerics  as layer_norm_backward: sums in chains of at most 32 additions, merged in twice T's digits.
+/// Cost      x and dy read twice, dx written once; 44 KiB of stack; no allocation.
+template <class Arch, template <class, class, bool> class NormRow, class T>
+[[gnu::flatten]] inline void lane_norm_backward(const LaneNormBackward<T>& a) noexcept {
+  LaneNormBackwardPass<Arch, NormRow, T>(a).run();
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

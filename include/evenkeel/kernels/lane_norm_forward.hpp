@@ -1,0 +1,151 @@
+#pragma once
+
+#include "evenkeel/kernels/lane_moments.hpp"
+
+/// Normalization over a strided axis: features of one token are far apart, tokens lie side by side.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+/// [outer][length][lanes], the lanes contiguous; what is normalized together is one lane.
+template <class T>
+struct LaneNormForward {
+  const T* x = nullptr;
+  const T* gamma = nullptr;  ///< [length], or [lanes] if parameters_per_lane; null: 1
+  const T* beta = nullptr;   ///< as gamma; null: 0
+  T* y = nullptr;            ///< may be x
+  T* mean = nullptr;         ///< [outer * lanes], or null: not wanted; as the next three
+  T* mean_rest = nullptr;
+  T* rstd = nullptr;
+  T* var = nullptr;  ///< biased, without eps; the mean square, for RMSNorm
+  Index outer = 0, length = 0, lanes = 0;
+  Index x_outer_stride = 0, x_stride = 0;  ///< from one row of lanes to the next: x_stride
+  Index y_outer_stride = 0, y_stride = 0;
+  bool parameters_per_lane = false;
+  double eps = 0;
+};
+
+/// Lanes of a block. Where x and what goes with it (`arrays`) come from the caches anyway, so few that a block stays in
+/// the L1 cache; else as many as keep a block in the L2 cache between the two passes; where even 256 lanes do not,
+/// many, as long pieces of rows are what the hardware's prefetching follows.
+template <class T>
+inline Index block_lanes(Index arrays, Index length, Index lanes) noexcept {
+  const Index lane_bytes = arrays * length * static_cast<Index>(sizeof(T));
+  const Index few = most_lanes<T> / 16, some = most_lanes<T> / 4;
+  if (2 * lane_bytes * lanes <= (Index{512} << 10) && lane_bytes * few <= (Index{16} << 10)) return few;
+  const Index fitting = (Index{128} << 10) / lane_bytes / few * few;
+  return fitting >= some ? std::min(fitting, most_lanes<T>) : most_lanes<T>;
+}
+
+/// The coefficients that lanes are normalized with, as arrays of them: [lanes] each.
+template <class Arch, template <class, class, bool> class NormRow, class T, bool Scaled>
+struct LaneCoefficients {
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+  const T *mean, *mean_rest, *rstd, *scale;
+
+  template <class Lanes>
+  NormRow<Arch, T, Scaled> row(Index j, Lanes lanes) const noexcept {
+    constexpr bool centred = NormRow<Arch, T, Scaled>::centred;
+    const Batch zero = S::broadcast(T(0)), one = S::broadcast(T(1));
+    const RowStatistics<Batch> statistics{centred ? lanes.load(mean + j) : zero,
+                                          centred ? lanes.load(mean_rest + j) : zero, lanes.load(rstd + j)};
+    return NormRow<Arch, T, Scaled>(statistics, Scaled ? lanes.load(scale + j, one) : one);
+  }
+};
+
+template <class Arch, template <class, class, bool> class NormRow, class T>
+class LaneNormForwardPass {
+ public:
+  explicit LaneNormForwardPass(const LaneNormForward<T>& args) noexcept : a_(args) {}
+
+  void run() noexcept {
+    const Index at_once = block_lanes<T>(1, a_.length, a_.lanes);
+    for (Index o = 0; o < a_.outer; ++o) {
+      for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
+    }
+  }
+
+ private:
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+
+  void block(Index o, Index first, Index lanes) noexcept {
+    const LaneBlock<const T> x{a_.x + o * a_.x_outer_stride + first, a_.length, a_.x_stride, lanes};
+    const LaneBlock<T> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
+    const bool is_ordinary = meter_.measure(x, a_.eps);
+    save(o * a_.lanes + first, lanes);
+    is_ordinary ? write<false>(x, y, first) : write_extreme(x, y, first);
+  }
+
+  void save(Index first, Index lanes) const noexcept {
+    if (a_.mean) std::copy_n(meter_.mean.at, lanes, a_.mean + first);
+    if (a_.mean_rest) std::copy_n(meter_.mean_rest.at, lanes, a_.mean_rest + first);
+    if (a_.rstd) std::copy_n(meter_.rstd.at, lanes, a_.rstd + first);
+    if (a_.var) std::copy_n(meter_.var.at, lanes, a_.var + first);
+  }
+
+  [[gnu::noinline, gnu::flatten]] void write_extreme(const LaneBlock<const T>& x, const LaneBlock<T>& y,
+                                                     Index first) noexcept {
+    std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, power_of_two_below<T>);
+    write<true>(x, y, first);
+  }
+
+  /// From the last row, which is still in a cache, to the first.
+  template <bool Scaled>
+  void write(const LaneBlock<const T>& x, const LaneBlock<T>& y, Index first) const noexcept {
+    const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{meter_.mean.at, meter_.mean_rest.at, meter_.rstd.at,
+                                                                  scale_.at};
+    a_.parameters_per_lane ? write_columns(x, y, coefficients, parameter_block<1>(a_.gamma, a_.gamma ? first : 0),
+                                           parameter_block<0>(a_.beta, a_.beta ? first : 0))
+                           : write_rows(x, y, coefficients);
+  }
+
+  template <class Coefficients>
+  void write_rows(const LaneBlock<const T>& x, const LaneBlock<T>& y, const Coefficients& coefficients) const noexcept {
+    for (Index l = x.length - 1; l >= 0; --l) {
+      const T *from = x.row(l);
+      T* to = y.row(l);
+      const Batch gamma = S::broadcast(a_.gamma ? a_.gamma[l] : T(1)), beta = S::broadcast(a_.beta ? a_.beta[l] : T(0));
+      for_each_vector<Arch, T, 2>(x.lanes, [&](auto, Index j, auto lanes) {
+        const auto row = coefficients.row(j, lanes);
+        lanes.store(to + j, S::fma(row.x_hat(lanes.load(from + j)), gamma, beta));
+      });
+    }
+  }
+
+  /// The same with gamma and beta of lanes, several rows at a time for what is loaded once for all of them.
+  template <class Coefficients>
+  void write_columns(const LaneBlock<const T>& x, const LaneBlock<T>& y, const Coefficients& coefficients,
+                     const T* gamma, const T* beta) const noexcept {
+    for (Index end = x.length; end > 0; end -= std::min(end, step_rows)) {
+      const Index start = std::max<Index>(0, end - step_rows);
+      for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
+        const auto row = coefficients.row(j, lanes);
+        const Batch gamma_j = lanes.load(gamma + j), beta_j = lanes.load(beta + j);
+        for (Index l = end - 1; l >= start; --l) {
+          lanes.store(y.row(l) + j, S::fma(row.x_hat(lanes.load(x.row(l) + j)), gamma_j, beta_j));
+        }
+      });
+    }
+  }
+
+  const LaneNormForward<T>& a_;
+  LaneMeter<Arch, NormRow, T> meter_;
+  LaneArray<T> scale_;
+};
+
+/// y = x_hat * gamma + beta for each lane, and its statistics.
+///
+/// Numerics  as layer_norm_forward: sums of deviations from a sample of the lane, taken in chains of at most 20
+///           additions and merged in twice T's digits; lanes whose mean is far from their sample's are measured again.
+/// Cost      x read twice, y written once; 40 KiB of stack; no allocation.
+template <class Arch, template <class, class, bool> class NormRow, class T>
+[[gnu::flatten]] inline void lane_norm_forward(const LaneNormForward<T>& a) noexcept {
+  if (a.outer == 0 || a.length == 0 || a.lanes == 0) return;
+  LaneNormForwardPass<Arch, NormRow, T>(a).run();
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

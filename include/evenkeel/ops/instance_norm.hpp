@@ -1,0 +1,103 @@
+#pragma once
+
+#include "evenkeel/detail/group_norm_op.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// How to normalize. The backward takes the same options; of them it reads all but beta and eps.
+template <class Scalar>
+struct InstanceNormOptions {
+  ParameterView<Scalar> gamma = {};  ///< [channels]; absent: 1
+  ParameterView<Scalar> beta = {};   ///< [channels]; absent: 0
+  double eps = default_eps;          ///< in units of x squared
+  int channel_axis = 1;              ///< -1: channels last
+  int batch_axis = 0;  ///< examples are normalized apart; -1 for images [width, height, channels, examples]
+};
+
+/// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
+template <class Scalar>
+struct InstanceNormGradients {
+  TensorGradient<Scalar> dx = {};         ///< shape of x
+  ParameterGradient<Scalar> dgamma = {};  ///< [channels]
+  ParameterGradient<Scalar> dbeta = {};   ///< [channels]
+};
+
+/// Instance normalization: y = (x - mean) * rstd * gamma + beta, with mean and var over the pixels of each channel of
+/// each example: group normalization with one channel in each group.
+///
+/// var is biased (divided by the number of pixels); rstd = 1 / sqrt(var + eps).
+///
+/// Shapes    x, y alike [examples, channels, ...], in the same storage order, or with other axes for examples and
+///           channels; gamma, beta [channels].
+/// Aliasing  y may be x, the identical view; any other overlap is an error.
+/// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp.
+/// Cost      no copy where pixels or channels are contiguous; other layouts (such as column-major [examples, channels,
+///           ...]) are copied through the context's workspace, or memory that is allocated, some examples at a time.
+/// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, eps is
+///           negative or NaN, an axis is out of range, memory overlaps, or the context's workspace is too small.
+/// Source    Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022; agrees with torch.nn.InstanceNorm2d in training.
+template <class X, class Y>
+void instance_norm_into(const X& x, Y&& y, const InstanceNormOptions<ScalarOf<X>>& options = {},
+                        const Context& context = {}) {
+  detail::normalize_groups<ScalarOf<X>>(
+      "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
+      options.beta, options.eps, {detail::GroupNormAxes::one_channel_each, {options.batch_axis, options.channel_axis}},
+      nullptr, context);
+}
+
+/// As above, and keeps in `saved` what instance_norm_backward takes.
+template <class X, class Y>
+void instance_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
+                        const InstanceNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
+  detail::normalize_groups<ScalarOf<X>>(
+      "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
+      options.beta, options.eps, {detail::GroupNormAxes::one_channel_each, {options.batch_axis, options.channel_axis}},
+      &saved, context);
+}
+
+/// The instance normalization of x as a new tensor of x's scalar, rank and storage order. See instance_norm_into.
+template <class X>
+OwnedOf<X> instance_norm(const X& x, const InstanceNormOptions<ScalarOf<X>>& options = {}) {
+  auto y = make_like(x);
+  instance_norm_into(x, y, options);
+  return y;
+}
+
+/// As above, and keeps in `saved` what instance_norm_backward takes.
+template <class X>
+OwnedOf<X> instance_norm(const X& x, NormStatistics<ScalarOf<X>>& saved,
+                         const InstanceNormOptions<ScalarOf<X>>& options = {}) {
+  auto y = make_like(x);
+  instance_norm_into(x, y, saved, options);
+  return y;
+}
+
+/// Gradients of instance_norm, from its x and what it has saved: with g = gamma * dy and means over a channel of an
+/// example, dx = rstd * (g - mean(g) - x_hat * mean(g * x_hat)); dgamma = sum of dy * x_hat, dbeta = sum of dy, over
+/// the examples and pixels of a channel.
+///
+/// Shapes    dy, x, dx alike, in the same storage order; gamma, dgamma, dbeta [channels].
+/// Aliasing  dx may be dy, the identical view; any other overlap is an error.
+/// Writes    the gradients that are given, and nothing else.
+/// Numerics  see kernels/segment_norm_backward.hpp.
+/// Errors    throws std::invalid_argument, before anything is written, as instance_norm_into does, and if `saved` is of
+///           another shape; std::logic_error if it is empty.
+template <class DY, class X>
+void instance_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
+                            const InstanceNormOptions<ScalarOf<X>>& options,
+                            const InstanceNormGradients<ScalarOf<X>>& to, const Context& context = {}) {
+  detail::differentiate_groups<ScalarOf<X>>(
+      "instance_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved, options.gamma,
+      {detail::GroupNormAxes::one_channel_each, {options.batch_axis, options.channel_axis}},
+      {to.dx, to.dgamma, to.dbeta}, context);
+}
+
+/// Bytes of workspace with which forward and backward allocate nothing, whatever the layout of x.
+template <class Scalar>
+std::size_t instance_norm_workspace_bytes(const Shape& x, int channel_axis = 1, int batch_axis = 0) {
+  return detail::group_norm_workspace_bytes<Scalar>("instance_norm_workspace_bytes", x, {batch_axis, channel_axis});
+}
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,4 @@
+#include "ops/group_op_test.hpp"
+
+EVENKEEL_TEST_GROUP_NORM(, float)
+EVENKEEL_TEST_GROUP_NORM(, double)
