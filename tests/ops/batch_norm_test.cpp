@@ -31,7 +31,7 @@ TYPED_TEST(BatchNormOp, TrainingAgreesWithTheOracleOnEveryAxisAndInAnyMemory) {
                            batch_y_scale(d, x_hat)));
     expect_gradients(r, oracle::batch_norm_backward(widen(d.dy), widen(d.x), s, widen(d.gamma), d.eps), s.values());
     const auto statistics = oracle::channel_statistics(widen(d.x), s);
-    EXPECT_TRUE(within_ulp(r.saved.mean, statistics.mean, 1));
+    EXPECT_TRUE(within_ulp(r.saved.mean, statistics.mean, 2));
     EXPECT_TRUE(within_ulp(r.saved.var_biased, statistics.var, 6));  // 4.3 measured: chains of 32 additions
     EXPECT_EQ(r.saved.shape, d.shape);
     EXPECT_TRUE(r.saved.is_of_batch);

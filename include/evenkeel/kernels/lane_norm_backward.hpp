@@ -33,12 +33,12 @@ struct LaneNormBackward {
 
 /// dgamma and dbeta in the making: totals over all lanes, or over all of length, and over outer.
 template <class T>
-class ParameterTotals {
+class LaneParameterTotals {
  public:
   static std::size_t workspace_bytes(Index parameters) noexcept {
     return alignof(Wide<T>) + 2 * static_cast<std::size_t>(parameters) * sizeof(Wide<T>);
   }
-  ParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
+  LaneParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
     if (!workspace) return;
     const auto address = reinterpret_cast<std::uintptr_t>(workspace);
     const std::size_t padding = (alignof(Wide<T>) - address % alignof(Wide<T>)) % alignof(Wide<T>);
@@ -236,14 +236,14 @@ class LaneNormBackwardPass {
 
   const LaneNormBackward<T>& a_;
   const bool wants_parameters_;
-  const ParameterTotals<T> parameters_;
+  const LaneParameterTotals<T> parameters_;
   LaneTotal<T> g_, gx_;
   LaneArray<T> chunk_g_, chunk_gx_, gain_, slope_, intercept_, scale_;
 };
 
 template <class T>
 inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept {
-  return ParameterTotals<T>::workspace_bytes(parameters);
+  return LaneParameterTotals<T>::workspace_bytes(parameters);
 }
 
 /// dx, dgamma and dbeta, as far as they are wanted.
