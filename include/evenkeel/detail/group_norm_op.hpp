@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "evenkeel/core/images.hpp"
+#include "evenkeel/detail/channel_op.hpp"
 #include "evenkeel/detail/row_norm_op.hpp"
 #include "evenkeel/kernels/segment_norm_backward.hpp"
 #include "evenkeel/kernels/segment_norm_forward.hpp"
@@ -14,10 +16,9 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What a group norm is over. `groups` is the number of groups, or one_channel_each.
+/// What a group norm is over; without a number of groups, each channel is one.
 struct GroupNormAxes {
-  static constexpr Index one_channel_each = -1;
-  Index groups;
+  std::optional<Index> groups;
   ImageAxes axes;
 };
 
@@ -31,29 +32,19 @@ inline void require_groups(const char* where, Index groups, Index channels, cons
   }
 }
 
-/// The same with axes counted from the first and the number of groups, checked.
-inline GroupNormAxes resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
+struct ResolvedGroups {
+  Index groups;
+  ImageAxes axes;
+};
+
+/// The number of groups, and axes counted from the first.
+inline ResolvedGroups resolve(const char* where, const GroupNormAxes& norm, const Shape& x) {
   const ImageAxes axes = resolve_image_axes(where, norm.axes, x);
   const Index channels = x[axes.channel];
-  if (norm.groups == GroupNormAxes::one_channel_each) return {channels, axes};
-  require_groups(where, norm.groups, channels,
+  if (!norm.groups) return {channels, axes};
+  require_groups(where, *norm.groups, channels,
                  " (" + has_shape("x", x) + ", channels along axis " + std::to_string(axes.channel) + ")");
-  return {norm.groups, axes};
-}
-
-/// Throws unless there is one parameter for each channel.
-template <class Scalar>
-void require_channel_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
-                                const Shape& x, int channel_axis) {
-  if (parameters.size() == x[channel_axis]) return;
-  std::string fitting;
-  for (int axis = 0; axis < x.rank() && fitting.empty(); ++axis) {
-    if (x[axis] == parameters.size()) fitting = "; its axis " + std::to_string(axis) + " would fit";
-  }
-  raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
-                                    " elements, expected " + std::to_string(x[channel_axis]) +
-                                    ", one for each channel (" + has_shape("x", x) + ", channels along axis " +
-                                    std::to_string(channel_axis) + fitting + ")");
+  return {*norm.groups, axes};
 }
 
 /// How the groups of images lie in memory: in segments of pixels, in segments of channels, or otherwise.
@@ -179,10 +170,9 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
   require_supported_scalar<Scalar>();
   require_eps(where, eps);
   const auto [groups, axes] = resolve(where, norm, x.shape());
-  require_same_shape(where, "y", y.shape(), "x", x.shape());
-  require_same_order(where, "y", y, "x", x);
-  if (gamma.is_given()) require_channel_parameters(where, "gamma", gamma.view(), x.shape(), axes.channel);
-  if (beta.is_given()) require_channel_parameters(where, "beta", beta.view(), x.shape(), axes.channel);
+  require_like_x<Scalar>(where, "y", y, x);
+  require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), axes.channel);
+  require_channels_if(beta.is_given(), where, "beta", beta, x.shape(), axes.channel);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
   require_no_overlap(where, "y", y, "gamma", gamma.view());
   require_no_overlap(where, "y", y, "beta", beta.view());
@@ -236,15 +226,11 @@ void require_saved_groups(const char* where, const NormStatistics<Scalar>& saved
 template <class Scalar>
 void require_group_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
                              const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, int channel_axis) {
-  require_same_shape(where, "dy", dy.shape(), "x", x.shape());
-  require_same_order(where, "dy", dy, "x", x);
-  if (to.dx.is_wanted()) {
-    require_same_shape(where, "dx", to.dx.view().shape(), "x", x.shape());
-    require_same_order(where, "dx", to.dx.view(), "x", x);
-  }
-  if (gamma.is_given()) require_channel_parameters(where, "gamma", gamma.view(), x.shape(), channel_axis);
-  if (to.dgamma.is_wanted()) require_channel_parameters(where, "dgamma", to.dgamma.view(), x.shape(), channel_axis);
-  if (to.dbeta.is_wanted()) require_channel_parameters(where, "dbeta", to.dbeta.view(), x.shape(), channel_axis);
+  require_like_x<Scalar>(where, "dy", dy, x);
+  if (to.dx.is_wanted()) require_like_x<Scalar>(where, "dx", to.dx.view(), x);
+  require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), channel_axis);
+  require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
+  require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
   require_gradient_memory(where, to, dy, x, gamma);
 }
 

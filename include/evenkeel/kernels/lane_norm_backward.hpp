@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "evenkeel/kernels/lane_norm_forward.hpp"
+#include "evenkeel/kernels/parameter_totals.hpp"
 
 /// Gradients of normalization over a strided axis.
 namespace evenkeel {
@@ -29,39 +30,6 @@ struct LaneNormBackward {
   bool parameters_per_lane = false;
   bool constant_statistics = false;  ///< mean and rstd do not depend on x: dx = rstd * gamma * dy
   void* workspace = nullptr;         ///< lane_norm_backward_workspace_bytes, any alignment
-};
-
-/// dgamma and dbeta in the making: totals over all lanes, or over all of length, and over outer.
-template <class T>
-class LaneParameterTotals {
- public:
-  static std::size_t workspace_bytes(Index parameters) noexcept {
-    return alignof(Wide<T>) + 2 * static_cast<std::size_t>(parameters) * sizeof(Wide<T>);
-  }
-  LaneParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
-    if (!workspace) return;
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-    const std::size_t padding = (alignof(Wide<T>) - address % alignof(Wide<T>)) % alignof(Wide<T>);
-    gamma_ = reinterpret_cast<Wide<T>*>(static_cast<char*>(workspace) + padding);
-    beta_ = gamma_ + parameters;
-    std::fill_n(gamma_, 2 * parameters, Wide<T>(0));
-  }
-  void add(Index i, Wide<T> dgamma, Wide<T> dbeta) const noexcept {
-    gamma_[i] += dgamma;
-    beta_[i] += dbeta;
-  }
-  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
-    write(gamma_, dgamma, add_dgamma);
-    write(beta_, dbeta, add_dbeta);
-  }
-
- private:
-  void write(const Wide<T>* total, T* out, bool adds) const noexcept {
-    if (!out) return;
-    for (Index i = 0; i < parameters_; ++i) out[i] = static_cast<T>(adds ? out[i] + total[i] : total[i]);
-  }
-  Index parameters_;
-  Wide<T>*gamma_ = nullptr, *beta_ = nullptr;
 };
 
 /// Pass 1 over a block sums g = dy * gamma and g * x_hat of each lane, and dy and dy * x_hat of each row; pass 2 writes
@@ -236,14 +204,14 @@ class LaneNormBackwardPass {
 
   const LaneNormBackward<T>& a_;
   const bool wants_parameters_;
-  const LaneParameterTotals<T> parameters_;
+  const ParameterTotals<T> parameters_;
   LaneTotal<T> g_, gx_;
   LaneArray<T> chunk_g_, chunk_gx_, gain_, slope_, intercept_, scale_;
 };
 
 template <class T>
 inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept {
-  return LaneParameterTotals<T>::workspace_bytes(parameters);
+  return ParameterTotals<T>::workspace_bytes(parameters);
 }
 
 /// dx, dgamma and dbeta, as far as they are wanted.

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <memory>
-
+#include "evenkeel/kernels/parameter_totals.hpp"
 #include "evenkeel/kernels/segment_norm.hpp"
 
 namespace evenkeel {
@@ -44,42 +43,6 @@ inline Index parameter_count(const Args& a) noexcept {
   }
   return count;
 }
-
-/// Totals of the parameters' gradients over segments and groups, in double or better.
-template <class T>
-class ParameterTotals {
- public:
-  static std::size_t workspace_bytes(Index parameters) noexcept {
-    return 2 * static_cast<std::size_t>(parameters) * sizeof(WideSum<T>) + alignment - 1;
-  }
-  ParameterTotals(void* workspace, Index parameters) noexcept : parameters_(parameters) {
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-    totals_ = reinterpret_cast<WideSum<T>*>((address + alignment - 1) / alignment * alignment);
-    std::uninitialized_fill_n(totals_, 2 * parameters, WideSum<T>());
-  }
-  void add(Index parameter, T dgamma, T dbeta) const noexcept {
-    totals_[parameter].add(dgamma);
-    totals_[parameters_ + parameter].add(dbeta);
-  }
-  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
-    write(totals_, dgamma, add_dgamma);
-    write(totals_ + parameters_, dbeta, add_dbeta);
-  }
-
- private:
-  static constexpr std::uintptr_t alignment = alignof(WideSum<T>);
-
-  void write(const WideSum<T>* totals, T* out, bool add) const noexcept {
-    if (!out) return;
-    for (Index i = 0; i < parameters_; ++i) {
-      const Wide<T> total = totals[i].value();
-      out[i] = static_cast<T>(add ? out[i] + total : total);
-    }
-  }
-
-  WideSum<T>* totals_;
-  Index parameters_;
-};
 
 /// The gradients of every group, in pieces for segment_norm_backward.
 ///
@@ -183,9 +146,9 @@ class SegmentNormBackwardPass {
     }
     const Index parameter = group.first_parameter + first * a_.parameter_segment_step;
     const T gamma = a_.gamma ? a_.gamma[parameter] : T(1);
-    const T dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
-    group.g.add(Wide<T>(dbeta) * gamma);
-    group.gx.add(Wide<T>(dgamma) * gamma);
+    const Wide<T> dbeta = S::sum(dy_sum[0] + dy_sum[1]), dgamma = S::sum(dy_x_sum[0] + dy_x_sum[1]);
+    group.g.add(dbeta * gamma);
+    group.gx.add(dgamma * gamma);
     if (totals_) totals_->add(parameter, dgamma, dbeta);
   }
 

@@ -42,8 +42,7 @@ void instance_norm_into(const X& x, Y&& y, const InstanceNormOptions<ScalarOf<X>
                         const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {detail::GroupNormAxes::one_channel_each, {options.batch_axis, options.channel_axis}},
-      nullptr, context);
+      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}}, nullptr, context);
 }
 
 /// As above, and keeps in `saved` what instance_norm_backward takes.
@@ -52,8 +51,7 @@ void instance_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                         const InstanceNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {detail::GroupNormAxes::one_channel_each, {options.batch_axis, options.channel_axis}},
-      &saved, context);
+      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}}, &saved, context);
 }
 
 /// The instance normalization of x as a new tensor of x's scalar, rank and storage order. See instance_norm_into.
@@ -89,8 +87,7 @@ void instance_norm_backward(const DY& dy, const X& x, const NormStatistics<Scala
                             const InstanceNormGradients<ScalarOf<X>>& to, const Context& context = {}) {
   detail::differentiate_groups<ScalarOf<X>>(
       "instance_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved, options.gamma,
-      {detail::GroupNormAxes::one_channel_each, {options.batch_axis, options.channel_axis}},
-      {to.dx, to.dgamma, to.dbeta}, context);
+      {std::nullopt, {options.batch_axis, options.channel_axis}}, {to.dx, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which forward and backward allocate nothing, whatever the layout of x.
