@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "evenkeel/core/context.hpp"
+#include "evenkeel/kernels/lane_norm_backward.hpp"
+#include "evenkeel/kernels/lane_norm_forward.hpp"
 #include "evenkeel/kernels/segment_norm_backward.hpp"
 #include "evenkeel/kernels/segment_norm_forward.hpp"
 #include "evenkeel/ops/batch_norm_options.hpp"
@@ -121,30 +124,36 @@ void update_running(const RunningUpdate<Scalar>& update, const BatchNormStatisti
   if (update.batches) ++*update.batches;
 }
 
-/// Statistics of each channel, where they are to be saved, and y. A group of segments is a channel: a segment for each
-/// outer index.
+/// What the kernels of either layout take alike.
+template <class Args, class Scalar>
+Args forward_args(const Scalar* x, Scalar* y, const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved) {
+  Args args;
+  args.x = x, args.y = y, args.gamma = o.gamma.data(), args.beta = o.beta.data(), args.eps = o.eps, args.outer = 1;
+  if (!saved) return args;
+  args.mean = saved->mean.data(), args.mean_rest = saved->mean_rest.data();
+  args.rstd = saved->rstd.data(), args.var = saved->var_biased.data();
+  return args;
+}
+
+/// Statistics of each channel, where they are to be saved, and y.
+///
+/// Channels that lie side by side are lanes. Others are groups of segments: a segment for each outer index.
 template <class Scalar>
-void normalize_channels(const Scalar* x, Scalar* y, const BatchNormAxes& axes, const BatchNormOptions<Scalar>& o,
+void normalize_channels(const Scalar* x, Scalar* y, BatchNormAxes axes, const BatchNormOptions<Scalar>& o,
                         BatchNormStatistics<Scalar>* saved) {
-  kernels::segment_norm_forward<native>(
-      kernels::SegmentNormForward<Scalar>{.x = x,
-                                          .y = y,
-                                          .gamma = o.gamma.data(),
-                                          .beta = o.beta.data(),
-                                          .mean = saved ? saved->mean.data() : nullptr,
-                                          .mean_rest = saved ? saved->mean_rest.data() : nullptr,
-                                          .rstd = saved ? saved->rstd.data() : nullptr,
-                                          .var = saved ? saved->var_biased.data() : nullptr,
-                                          .outer = 1,
-                                          .groups = axes.channels(),
-                                          .segments = axes.x.outer.extent,
-                                          .columns = axes.x.inner.extent,
-                                          .x_group_stride = axes.x.channel.stride,
-                                          .x_segment_stride = axes.x.outer.stride,
-                                          .y_group_stride = axes.y.channel.stride,
-                                          .y_segment_stride = axes.y.outer.stride,
-                                          .parameter_group_step = 1,
-                                          .eps = o.eps});
+  if (are_lanes({&axes.x, &axes.y})) {
+    auto args = forward_args<kernels::LaneNormForward<Scalar>>(x, y, o, saved);
+    args.length = axes.x.outer.extent, args.lanes = axes.channels();
+    args.x_stride = axes.x.outer.stride, args.y_stride = axes.y.outer.stride;
+    args.parameters_per_lane = true;
+    return kernels::lane_norm_forward<native, kernels::LayerNormRow>(args);
+  }
+  auto args = forward_args<kernels::SegmentNormForward<Scalar>>(x, y, o, saved);
+  args.groups = axes.channels(), args.segments = axes.x.outer.extent, args.columns = axes.x.inner.extent;
+  args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
+  args.y_group_stride = axes.y.channel.stride, args.y_segment_stride = axes.y.outer.stride;
+  args.parameter_group_step = 1;
+  kernels::segment_norm_forward<native>(args);
 }
 
 template <class Scalar>
@@ -168,7 +177,7 @@ void batch_norm_untracked(const char* where, const TensorView<const Scalar>& x, 
                           const BatchNormOptions<Scalar>& o) {
   const BatchNormAxes axes = require_forward(where, x, y, o);
   require_values(where, axes.values_per_channel(), o.allow_one_value, x.shape());
-  normalize_channels<Scalar>(x.data(), y.data(), axes, o, nullptr);
+  if (x.size() != 0) normalize_channels<Scalar>(x.data(), y.data(), axes, o, nullptr);
 }
 
 // ---------------------------------------------------------------- running statistics
@@ -293,41 +302,45 @@ BatchNormBackwardAxes require_backward(const char* where, const TensorView<const
   return axes;
 }
 
+/// What the kernels of either layout take alike.
+template <class Args, class Scalar>
+Args backward_args(const Scalar* dy, const Scalar* x, const BatchNormStatistics<Scalar>& saved,
+                   const ParameterView<Scalar>& gamma, const BatchNormGradients<Scalar>& to, void* workspace) {
+  Args args;
+  args.dy = dy, args.x = x, args.gamma = gamma.data(), args.outer = 1;
+  args.mean = saved.mean.data(), args.mean_rest = saved.mean_rest.data(), args.rstd = saved.rstd.data();
+  args.constant_statistics = !saved.is_of_batch;
+  args.dx = to.dx.view().data(), args.dgamma = to.dgamma.data(), args.dbeta = to.dbeta.data();
+  args.add_dx = to.dx.adds(), args.add_dgamma = to.dgamma.adds(), args.add_dbeta = to.dbeta.adds();
+  args.workspace = workspace;
+  return args;
+}
+
+/// The layouts are those of normalize_channels.
 template <class Scalar>
-void differentiate_channels(const Scalar* dy, const Scalar* x, const BatchNormBackwardAxes& axes,
+void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackwardAxes axes,
                             const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                             const BatchNormGradients<Scalar>& to, void* workspace) {
-  kernels::segment_norm_backward<native>(
-      kernels::SegmentNormBackward<Scalar>{.dy = dy,
-                                           .x = x,
-                                           .gamma = gamma.data(),
-                                           .mean = saved.mean.data(),
-                                           .mean_rest = saved.mean_rest.data(),
-                                           .rstd = saved.rstd.data(),
-                                           .dx = to.dx.view().data(),
-                                           .dgamma = to.dgamma.data(),
-                                           .dbeta = to.dbeta.data(),
-                                           .add_dx = to.dx.adds(),
-                                           .add_dgamma = to.dgamma.adds(),
-                                           .add_dbeta = to.dbeta.adds(),
-                                           .outer = 1,
-                                           .groups = axes.x.channel.extent,
-                                           .segments = axes.x.outer.extent,
-                                           .columns = axes.x.inner.extent,
-                                           .dy_group_stride = axes.dy.channel.stride,
-                                           .dy_segment_stride = axes.dy.outer.stride,
-                                           .x_group_stride = axes.x.channel.stride,
-                                           .x_segment_stride = axes.x.outer.stride,
-                                           .dx_group_stride = axes.dx.channel.stride,
-                                           .dx_segment_stride = axes.dx.outer.stride,
-                                           .parameter_group_step = 1,
-                                           .constant_statistics = !saved.is_of_batch,
-                                           .workspace = workspace});
+  if (are_lanes({&axes.x, &axes.dy, &axes.dx})) {
+    auto args = backward_args<kernels::LaneNormBackward<Scalar>>(dy, x, saved, gamma, to, workspace);
+    args.length = axes.x.outer.extent, args.lanes = axes.x.channel.extent;
+    args.dy_stride = axes.dy.outer.stride, args.x_stride = axes.x.outer.stride, args.dx_stride = axes.dx.outer.stride;
+    args.parameters_per_lane = true;
+    return kernels::lane_norm_backward<native, kernels::LayerNormRow>(args);
+  }
+  auto args = backward_args<kernels::SegmentNormBackward<Scalar>>(dy, x, saved, gamma, to, workspace);
+  args.groups = axes.x.channel.extent, args.segments = axes.x.outer.extent, args.columns = axes.x.inner.extent;
+  args.dy_group_stride = axes.dy.channel.stride, args.dy_segment_stride = axes.dy.outer.stride;
+  args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
+  args.dx_group_stride = axes.dx.channel.stride, args.dx_segment_stride = axes.dx.outer.stride;
+  args.parameter_group_step = 1;
+  kernels::segment_norm_backward<native>(args);
 }
 
 template <class Scalar>
 std::size_t batch_norm_backward_bytes(Index channels) {
-  return kernels::segment_norm_backward_workspace_bytes<Scalar>(channels);
+  return std::max(kernels::lane_norm_backward_workspace_bytes<Scalar>(channels),
+                  kernels::segment_norm_backward_workspace_bytes<Scalar>(channels));
 }
 
 template <class Scalar>

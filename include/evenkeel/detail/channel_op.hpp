@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -31,13 +33,25 @@ ChannelAxes channel_axes(const char* where, const char* name, const TensorView<S
   return {a.outer, a.length, a.inner};
 }
 
-/// Makes tensors of one shape and order alike: where the elements of an inner axis have gaps in any of them, that axis
-/// is the outer one in all.
+/// Whether the elements of all tensors lie side by side along one of their axes.
+inline bool are_contiguous(std::initializer_list<ChannelAxes*> tensors, Axis ChannelAxes::*axis) noexcept {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const ChannelAxes* t) { return (t->*axis).stride == 1; });
+}
+
+/// Makes tensors of one shape and order alike: elements are contiguous along the inner axis of all of them, if it is
+/// longer than 1. Where there are gaps, or a better axis to be contiguous along, the outer axis changes places with it.
 inline void align(std::initializer_list<ChannelAxes*> tensors) noexcept {
-  bool is_contiguous = true;
-  for (const ChannelAxes* t : tensors) is_contiguous = is_contiguous && (t->inner.extent <= 1 || t->inner.stride == 1);
-  if (is_contiguous) return;
+  const ChannelAxes& x = **tensors.begin();
+  const bool has_gaps = x.inner.extent > 1 && !are_contiguous(tensors, &ChannelAxes::inner);
+  const bool is_one_channel =
+      x.channel.extent == 1 && x.inner.extent == 1 && are_contiguous(tensors, &ChannelAxes::outer);
+  if (!has_gaps && !is_one_channel) return;
   for (ChannelAxes* t : tensors) std::swap(t->outer, t->inner);
+}
+
+/// Whether the channels of aligned tensors are lanes: side by side in memory, as in [rows, channels].
+inline bool are_lanes(std::initializer_list<ChannelAxes*> tensors) noexcept {
+  return (*tensors.begin())->inner.extent == 1 && are_contiguous(tensors, &ChannelAxes::channel);
 }
 
 inline int resolved_axis(const char* where, int channel_axis, const Shape& x) {
