@@ -4,7 +4,8 @@
 
 /// Mean, variance and mean square of a row: the accuracy contract lives here.
 ///
-/// Sums are taken in vectors of the data's type, in chains of at most 32 additions, and merged in double.
+/// Sums are taken in vectors of the type that the data is computed in, in chains of at most 32 additions, and merged in
+/// double.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
@@ -91,8 +92,8 @@ class PowerSums {
 };
 
 /// Moments of x * scale - shift.
-template <class Arch, bool Scaled, class T>
-inline Moments<T> moments_around(const T* x, Index n, T scale, T shift) noexcept {
+template <class Arch, bool Scaled, class X, class T = Compute<X>>
+inline Moments<T> moments_around(const X* x, Index n, T scale, T shift) noexcept {
   const Deviation<Arch, T, Scaled> deviation(scale, shift);
   const auto padding = Simd<Arch, T>::broadcast(shift / scale);
   MomentSums<T> sums;
@@ -141,8 +142,8 @@ inline T rescue_scale(Wide<T> square) noexcept {
 }
 
 /// Statistics of a row whose mean is large against its spread, or whose squares leave the type's range.
-template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline RowStatistics<T> layer_statistics_again(const T* x, Index n, double eps,
+template <class Arch, class X, class T = Compute<X>>
+[[gnu::noinline, gnu::flatten]] inline RowStatistics<T> layer_statistics_again(const X* x, Index n, double eps,
                                                                                const Moments<T>& first) noexcept {
   const T shift = static_cast<T>(first.mean);
   const auto m = moments_around<Arch, false>(x, n, T(1), shift);
@@ -169,16 +170,16 @@ template <class Arch, class T>
 /// Numerics  var within a few ulp for every row whose spread is between 1e-38 and the largest float.
 /// Cost      nothing more is read; x once more where the mean is large, thrice where squares leave the type's range.
 /// Source    shifted data algorithm; Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
-template <class Arch, class T>
-inline RowStatistics<T> layer_statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+template <class Arch, class X, class T = Compute<X>>
+inline RowStatistics<T> layer_statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
   const Wide<T> var = variance(m);
   if (m.mean * m.mean <= var && is_ordinary<T>(m.square, var + eps)) return statistics_of(m, eps, T(1), T(0));
   return layer_statistics_again<Arch>(x, n, eps, m);
 }
 
 /// 1 / sqrt(mean(x^2) + eps) of a row whose squares leave the type's range.
-template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const T* x, Index n, double eps,
+template <class Arch, class X, class T = Compute<X>>
+[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const X* x, Index n, double eps,
                                                               const Moments<T>& first) noexcept {
   const T scale = rescue_scale<T>(first.square);
   return reciprocal_root<T>(moments_around<Arch, true>(x, n, scale, T(0)).square, eps, scale);
@@ -188,8 +189,8 @@ template <class Arch, class T>
 ///
 /// Numerics  as layer_statistics.
 /// Cost      nothing more is read; x once more where squares leave the type's range.
-template <class Arch, class T>
-inline T reciprocal_rms(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+template <class Arch, class X, class T = Compute<X>>
+inline T reciprocal_rms(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
   if (is_ordinary<T>(m.square, m.square + eps)) return reciprocal_root<T>(m.square, eps, T(1));
   return reciprocal_rms_again<Arch>(x, n, eps, m);
 }
