@@ -12,11 +12,16 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What LayerNorm and RMSNorm are as layers. `Op` names the norm: its kernel's row and the texts of its errors.
-template <class S, class Op>
+/// What LayerNorm and RMSNorm are as layers. `Op` names the norm: its kernel's row and the texts of its errors. P is
+/// the type of the parameters: S, or float where S has 16 bits.
+template <class S, class P, class Op>
 class RowNormLayer {
+  static_assert(is_parameter_of<P, S>,
+                "evenkeel: parameters have the scalar type of x, or are float where x has 16 bits");
+
  public:
   using Scalar = S;
+  using ParameterScalar = P;
 
   /// What a training forward keeps for its backward: statistics, and a view of x, which has to live unchanged until
   /// then, or x itself if it was moved in. Used again for the same shape it allocates nothing. Move-only.
@@ -95,7 +100,7 @@ class RowNormLayer {
     RowNormGradients<Scalar> to{dx, {}, {}};
     for (auto& [parameter, gradient] : {std::pair{&gamma_, &to.dgamma}, std::pair{&beta_, &to.dbeta}}) {
       if (!parameter->is_absent())
-        *gradient = add_to(TensorView<Scalar>(parameter->gradient_to_add_to(), parameter->shape()));
+        *gradient = add_to(TensorView<P>(parameter->gradient_to_add_to(), parameter->shape()));
     }
     require_same_shape(Op::backward, "dy", tensor_view(dy).shape(), "the x that was saved", saved.x_.shape());
     normalize_backward<Op::template Row, Scalar>(Op::backward, input_view<Scalar>(dy), saved.x_, saved.statistics_,
@@ -114,7 +119,7 @@ class RowNormLayer {
   double eps() const noexcept { return eps_; }
 
   /// A norm with the same settings and parameters as they start.
-  auto fresh() const { return static_cast<const typename Op::template Layer<Scalar>&>(*this).make_fresh(); }
+  auto fresh() const { return static_cast<const typename Op::template Layer<Scalar, P>&>(*this).make_fresh(); }
 
   /// See for_each_parameter.
   template <class Self, class Visit>
@@ -137,10 +142,10 @@ class RowNormLayer {
   Shape normalized_shape_;
   double eps_;
   Axes axes_;
-  Parameter<Scalar> gamma_, beta_;
+  Parameter<P> gamma_, beta_;
 
  private:
-  static ParameterView<Scalar> option(const Parameter<Scalar>& parameter) {
+  static ParameterView<Scalar> option(const Parameter<P>& parameter) {
     return parameter.is_absent() ? ParameterView<Scalar>() : ParameterView<Scalar>(parameter.view());
   }
   ParameterView<Scalar> gamma() const { return option(gamma_); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -19,8 +20,8 @@ namespace detail {
 
 template <class Scalar>
 constexpr void require_supported_scalar() {
-  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
-                "evenkeel: norms take tensors of float or double");
+  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double> || kernels::is_16_bit<Scalar>,
+                "evenkeel: norms take tensors of float, double, bfloat16 or half");
 }
 
 /// Rows of contiguous features.
@@ -58,8 +59,8 @@ inline std::string features_context(const Shape& x, const Shape& normalized, Ind
 }
 
 /// Throws unless the parameters are one number for each feature, in the order in which x has them.
-template <class Scalar>
-void require_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
+template <class P, class Scalar>
+void require_parameters(const char* where, const char* name, const TensorView<P>& parameters,
                         const TensorView<const Scalar>& x, const Axes& axes) {
   const int first = axes.first(where, x.shape());
   Shape normalized;
@@ -87,10 +88,36 @@ void require_parameters(const char* where, const char* name, const TensorView<co
   }
 }
 
-template <class Scalar>
-void require_optional(const char* where, const char* name, const ParameterView<Scalar>& parameters,
+/// The same, where there are parameters: an absent one has rank 0.
+template <class P, class Scalar>
+void require_optional(const char* where, const char* name, const TensorView<P>& parameters,
                       const TensorView<const Scalar>& x, const Axes& axes) {
-  if (parameters.is_given()) require_parameters(where, name, parameters.view(), x, axes);
+  if (parameters.rank() > 0) require_parameters(where, name, parameters, x, axes);
+}
+
+/// One of the parameters of a call, or its gradient.
+struct NamedType {
+  const char* name;
+  bool is_there, is_wide;
+};
+template <class Scalar>
+NamedType named_type(const char* name, const AnyParameter<Scalar>& parameter) {
+  return {name, parameter.is_there(), parameter.is_wide()};
+}
+
+/// Whether the parameters of a call are float beside data of 16 bits. Throws unless those that are there agree.
+inline bool require_one_type(const char* where, std::initializer_list<NamedType> parameters) {
+  const NamedType* first = nullptr;
+  for (const NamedType& parameter : parameters) {
+    if (!parameter.is_there) continue;
+    if (!first) first = &parameter;
+    if (parameter.is_wide == first->is_wide) continue;
+    const auto type = [](bool is_wide) { return is_wide ? "float" : "16-bit"; };
+    raise_invalid_argument(where, std::string(parameter.name) + " has " + type(parameter.is_wide) +
+                                      " elements, expected " + type(first->is_wide) + " ones as " + first->name +
+                                      " has");
+  }
+  return first && first->is_wide;
 }
 
 /// The rows of a tensor that has to have the shape and the order of another.
@@ -102,21 +129,21 @@ Rows rows_like(const char* where, const char* name, const TensorView<const Scala
   return contiguous_rows(where, name, output, axes);
 }
 
-template <template <class, class, bool> class NormRow, class Scalar>
-void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-               const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-               NormStatistics<Scalar>* saved) {
-  require_supported_scalar<Scalar>();
+/// With parameters of type P.
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void normalize_with(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                    const TensorView<const P>& gamma, const TensorView<const P>& beta, double eps, const Axes& axes,
+                    NormStatistics<Scalar>* saved) {
   require_eps(where, eps);
   const Rows in = contiguous_rows(where, "x", x, axes);
   const Rows out = rows_like<Scalar>(where, "y", y, "x", x, axes);
   require_optional(where, "gamma", gamma, x, axes);
   require_optional(where, "beta", beta, x, axes);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", gamma.view());
-  require_no_overlap(where, "y", y, "beta", beta.view());
+  require_no_overlap(where, "y", y, "gamma", gamma);
+  require_no_overlap(where, "y", y, "beta", beta);
 
-  constexpr bool centred = NormRow<native, Scalar, false>::centred;
+  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
   if (saved) {
     saved->mean.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
     saved->mean_rest.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
@@ -124,18 +151,31 @@ void normalize(const char* where, const TensorView<const Scalar>& x, const Tenso
     saved->shape = x.shape();
   }
   kernels::row_norm_forward<native, NormRow>(
-      kernels::RowNormForward<Scalar>{.x = x.data(),
-                                      .gamma = gamma.data(),
-                                      .beta = beta.data(),
-                                      .y = y.data(),
-                                      .mean = saved && centred ? saved->mean.data() : nullptr,
-                                      .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
-                                      .rstd = saved ? saved->rstd.data() : nullptr,
-                                      .rows = in.rows,
-                                      .features = in.features,
-                                      .x_stride = in.stride,
-                                      .y_stride = out.stride,
-                                      .eps = eps});
+      kernels::RowNormForward<Scalar, P>{.x = x.data(),
+                                         .gamma = gamma.data(),
+                                         .beta = beta.data(),
+                                         .y = y.data(),
+                                         .mean = saved && centred ? saved->mean.data() : nullptr,
+                                         .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
+                                         .rstd = saved ? saved->rstd.data() : nullptr,
+                                         .rows = in.rows,
+                                         .features = in.features,
+                                         .x_stride = in.stride,
+                                         .y_stride = out.stride,
+                                         .eps = eps});
+}
+
+template <template <class, class, bool> class NormRow, class Scalar>
+void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+               const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
+               NormStatistics<Scalar>* saved) {
+  require_supported_scalar<Scalar>();
+  const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
+  const auto with = [&]<class P>(P) {
+    normalize_with<NormRow, Scalar, P>(where, x, y, gamma.template as<const P>(), beta.template as<const P>(), eps,
+                                       axes, saved);
+  };
+  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -161,31 +201,32 @@ struct RowNormGradients {
 };
 
 /// Throws if gradients overlap anything that is read, or one another.
-template <class Scalar>
+template <class Scalar, class P>
 void require_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, const Axes& axes) {
-  const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
-  if (to.dgamma.is_wanted()) require_parameters(where, "dgamma", dgamma, x, axes);
-  if (to.dbeta.is_wanted()) require_parameters(where, "dbeta", dbeta, x, axes);
+                       const TensorView<const Scalar>& x, const TensorView<const P>& gamma, const Axes& axes) {
+  const TensorView<const Scalar> dx = to.dx.view();
+  const TensorView<const P> dgamma = to.dgamma.template as<P>(), dbeta = to.dbeta.template as<P>();
+  require_optional(where, "dgamma", dgamma, x, axes);
+  require_optional(where, "dbeta", dbeta, x, axes);
   require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
   require_no_overlap(where, "dx", dx, "x", x);
-  require_no_overlap(where, "dx", dx, "gamma", gamma.view());
+  require_no_overlap(where, "dx", dx, "gamma", gamma);
   require_no_overlap(where, "dx", dx, "dgamma", dgamma);
   require_no_overlap(where, "dx", dx, "dbeta", dbeta);
   require_no_overlap(where, "dgamma", dgamma, "dbeta", dbeta);
   for (const auto& [name, out] : {std::pair{"dgamma", dgamma}, std::pair{"dbeta", dbeta}}) {
     require_no_overlap(where, name, out, "dy", dy);
     require_no_overlap(where, name, out, "x", x);
-    require_no_overlap(where, name, out, "gamma", gamma.view());
+    require_no_overlap(where, name, out, "gamma", gamma);
   }
 }
 
-template <template <class, class, bool> class NormRow, class Scalar>
-void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
-                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
-                        const RowNormGradients<Scalar>& to, const Context& context) {
-  require_supported_scalar<Scalar>();
-  constexpr bool centred = NormRow<native, Scalar, false>::centred;
+/// With parameters of type P.
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                             const NormStatistics<Scalar>& saved, const TensorView<const P>& gamma, const Axes& axes,
+                             const RowNormGradients<Scalar>& to, const Context& context) {
+  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
   const Rows in = contiguous_rows(where, "x", x, axes);
   require_saved(where, saved, x.shape(), in.rows, centred);
   const Rows upstream = rows_like<Scalar>(where, "dy", dy, "x", x, axes);
@@ -198,24 +239,37 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
       with_parameters ? kernels::row_norm_backward_workspace_bytes<Scalar>(in.rows, in.features) : 0;
   Scratch scratch(where, context, Scratch::bytes_of(bytes));
   kernels::row_norm_backward<native, NormRow>(
-      kernels::RowNormBackward<Scalar>{.dy = dy.data(),
-                                       .x = x.data(),
-                                       .gamma = gamma.data(),
-                                       .mean = saved.mean.data(),
-                                       .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
-                                       .rstd = saved.rstd.data(),
-                                       .dx = to.dx.view().data(),
-                                       .dgamma = to.dgamma.data(),
-                                       .dbeta = to.dbeta.data(),
-                                       .add_dx = to.dx.adds(),
-                                       .add_dgamma = to.dgamma.adds(),
-                                       .add_dbeta = to.dbeta.adds(),
-                                       .rows = in.rows,
-                                       .features = in.features,
-                                       .dy_stride = upstream.stride,
-                                       .x_stride = in.stride,
-                                       .dx_stride = out.stride,
-                                       .workspace = scratch.take_bytes(bytes)});
+      kernels::RowNormBackward<Scalar, P>{.dy = dy.data(),
+                                          .x = x.data(),
+                                          .gamma = gamma.data(),
+                                          .mean = saved.mean.data(),
+                                          .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
+                                          .rstd = saved.rstd.data(),
+                                          .dx = to.dx.view().data(),
+                                          .dgamma = to.dgamma.template as<P>().data(),
+                                          .dbeta = to.dbeta.template as<P>().data(),
+                                          .add_dx = to.dx.adds(),
+                                          .add_dgamma = to.dgamma.adds(),
+                                          .add_dbeta = to.dbeta.adds(),
+                                          .rows = in.rows,
+                                          .features = in.features,
+                                          .dy_stride = upstream.stride,
+                                          .x_stride = in.stride,
+                                          .dx_stride = out.stride,
+                                          .workspace = scratch.take_bytes(bytes)});
+}
+
+template <template <class, class, bool> class NormRow, class Scalar>
+void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
+                        const RowNormGradients<Scalar>& to, const Context& context) {
+  require_supported_scalar<Scalar>();
+  const bool is_wide = require_one_type(
+      where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
+  const auto with = [&]<class P>(P) {
+    normalize_backward_with<NormRow, Scalar, P>(where, dy, x, saved, gamma.template as<const P>(), axes, to, context);
+  };
+  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.

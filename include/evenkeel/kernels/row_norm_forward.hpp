@@ -192,9 +192,12 @@ class RowNormForwardPass {
   }
   template <class AnyRow>
   auto writer(const RowStatistics<T>& row, Index i, Index start) const noexcept {
-    return BlockWriter<Arch, AnyRow, X, Prefetch>{
-        AnyRow(row),       x(i) + start, gamma_.from(start), Row::centred ? beta_.from(start) : nullptr,
-        a_.y + i * a_.y_stride + start, ahead_};
+    return BlockWriter<Arch, AnyRow, X, Prefetch>{AnyRow(row),
+                                                  x(i) + start,
+                                                  gamma_.from(start),
+                                                  Row::centred ? beta_.from(start) : nullptr,
+                                                  a_.y + i * a_.y_stride + start,
+                                                  ahead_};
   }
   void open_parameters(Index first, Index count) noexcept {
     gamma_.open(first, count);

@@ -18,7 +18,8 @@
 #include "evenkeel/core/arch.hpp"
 #include "evenkeel/kernels/storage_vector.hpp"
 
-/// The vectors that kernels are written in: with storage_vector.hpp, all that knows xsimd, its versions, and intrinsics.
+/// The vectors that kernels are written in: with storage_vector.hpp, all that knows xsimd, its versions, and
+/// intrinsics.
 ///
 /// `Simd<Arch, T>` is an xsimd architecture or `scalar`; kernels use its `Batch`, `load`, `store`, `fma`, `sum`, and
 /// the operators + - * of the batch. Two rules hold everywhere (they keep results the same under every
@@ -273,8 +274,8 @@ inline void prefetch(const T* p) noexcept {
 }
 
 /// The whole of a vector, and its first lanes: what `for_each_vector` hands to its body, so that a loop and its tail
-/// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored. Pointers are to T, or to any
-/// type that is computed in T.
+/// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored. Pointers are to T, or to
+/// any type that is computed in T.
 template <class Arch, class T>
 struct WholeVector {
   using S = Simd<Arch, T>;
