@@ -11,8 +11,8 @@ namespace detail {
 
 /// What GroupNorm and InstanceNorm are as layers. `Op` names the norm and the texts of its errors.
 template <class S, class Op>
-class GroupNormLayer : public NormLayer<GroupNormLayer<S, Op>, S, Op> {
-  using Base = NormLayer<GroupNormLayer, S, Op>;
+class GroupNormLayer : public NormLayer<GroupNormLayer<S, Op>, S, S, Op> {
+  using Base = NormLayer<GroupNormLayer, S, S, Op>;
 
  public:
   using Scalar = S;

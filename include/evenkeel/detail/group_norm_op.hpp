@@ -82,7 +82,7 @@ template <class Scalar>
 void normalize_groups(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                       const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps,
                       const GroupNormAxes& norm, NormStatistics<Scalar>* saved, const Context& context) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   require_eps(where, eps);
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_like_x<Scalar>(where, "y", y, x);
@@ -146,7 +146,7 @@ void require_group_gradients(const char* where, const RowNormGradients<Scalar>& 
   require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), channel_axis);
   require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
   require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
-  require_gradient_memory(where, to, dy, x, gamma);
+  require_gradient_memory(where, to, dy, x, gamma.view());
 }
 
 /// Backward by way of copies of x and dy, the second of which becomes dx.
@@ -173,7 +173,7 @@ template <class Scalar>
 void differentiate_groups(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                           const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                           const GroupNormAxes& norm, const RowNormGradients<Scalar>& to, const Context& context) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_saved_groups(where, saved, x.shape(), x.shape()[axes.batch] * groups);
   require_group_gradients(where, to, dy, x, gamma, axes.channel);

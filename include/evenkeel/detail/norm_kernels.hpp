@@ -62,8 +62,8 @@ class GatheredRows {
   }
 };
 
-template <class Scalar>
-kernels::LaneNormForward<Scalar> lane_arguments(const kernels::RowNormForward<Scalar>& a,
+template <class Scalar, class P>
+kernels::LaneNormForward<Scalar, P> lane_arguments(const kernels::RowNormForward<Scalar, P>& a,
                                                 const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y) {
   return {.x = x.data,
           .gamma = a.gamma,
@@ -90,8 +90,8 @@ std::size_t norm_workspace_bytes(const NormOperand<const Scalar>& x, const NormO
 }
 
 /// Forward of a norm: `a` has what does not depend on where x and y are.
-template <template <class, class, bool> class NormRow, class Scalar>
-void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, kernels::RowNormForward<Scalar> a,
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, kernels::RowNormForward<Scalar, P> a,
               Scratch& scratch) {
   a.rows = x.rows();
   a.features = x.features();
@@ -113,7 +113,7 @@ void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, 
     Gathered::read(x, first, a.rows, rows);
     kernels::row_norm_forward<native, NormRow>(a);
     Gathered::write(y, first, a.rows, rows);
-    for (Scalar** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
+    for (kernels::Compute<Scalar>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
       if (*statistic) *statistic += a.rows;
     }
   }
@@ -128,8 +128,8 @@ struct NormBackwardOperands {
   bool are_rows() const noexcept { return dy.is_rows() && x.is_rows() && (!dx.data || dx.is_rows()); }
 };
 
-template <class Scalar>
-kernels::LaneNormBackward<Scalar> lane_arguments(const kernels::RowNormBackward<Scalar>& a,
+template <class Scalar, class P>
+kernels::LaneNormBackward<Scalar, P> lane_arguments(const kernels::RowNormBackward<Scalar, P>& a,
                                                  const NormBackwardOperands<Scalar>& t) {
   return {.dy = t.dy.data,
           .x = t.x.data,
@@ -155,8 +155,8 @@ kernels::LaneNormBackward<Scalar> lane_arguments(const kernels::RowNormBackward<
           .workspace = a.workspace};
 }
 
-template <template <class, class, bool> class NormRow, class Scalar>
-void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar> a, Scratch& scratch) {
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) {
   using Gathered = GatheredRows<Scalar>;
   const auto take = [&] { return static_cast<Scalar*>(scratch.take_bytes(Gathered::bytes(a.features))); };
   Scalar *dy = take(), *x = take(), *dx = take();
@@ -170,7 +170,7 @@ void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNo
     kernels::row_norm_backward<native, NormRow>(a);
     if (a.dx) Gathered::write(t.dx, first, a.rows, dx);
     a.add_dgamma = a.add_dbeta = true;
-    for (const Scalar** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
+    for (const kernels::Compute<Scalar>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
       if (*statistic) *statistic += a.rows;
     }
   }
@@ -201,8 +201,8 @@ struct NormBackwardWorkspace {
 };
 
 /// Backward of a norm: `a` has what does not depend on where the tensors are.
-template <template <class, class, bool> class NormRow, class Scalar>
-void run_norm_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar> a,
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void run_norm_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
                        const NormBackwardWorkspace<Scalar>& workspace, Scratch& scratch) {
   a.rows = t.x.rows();
   a.features = t.x.features();

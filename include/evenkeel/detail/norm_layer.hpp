@@ -13,9 +13,12 @@ namespace detail {
 
 /// What every norm without running statistics is as a layer. `Kind` derives from it and says how x is normalized and
 /// differentiated: normalize(x, y, saved or null, context) and differentiate(dy, x, saved, gradients, context), which
-/// check everything. `Op` has the names of the norm and of its calls, for the texts of errors.
-template <class Kind, class S, class Op>
+/// check everything. P is the type of the parameters. `Op` has the names of the norm and of its calls, for the texts of errors.
+template <class Kind, class S, class P, class Op>
 class NormLayer {
+  static_assert(is_parameter_of<P, S>,
+                "evenkeel: parameters have the scalar type of x, or are float where x has 16 bits");
+
  public:
   using Scalar = S;
 
@@ -93,7 +96,7 @@ class NormLayer {
     RowNormGradients<Scalar> to{dx, {}, {}};
     for (auto& [parameter, gradient] : {std::pair{&gamma_, &to.dgamma}, std::pair{&beta_, &to.dbeta}}) {
       if (!parameter->is_absent())
-        *gradient = add_to(TensorView<Scalar>(parameter->gradient_to_add_to(), parameter->shape()));
+        *gradient = add_to(TensorView<P>(parameter->gradient_to_add_to(), parameter->shape()));
     }
     require_same_shape(Op::backward, "dy", tensor_view(dy).shape(), "the x that was saved", saved.x_.shape());
     kind().differentiate(input_view<Scalar>(dy), saved.x_, saved.statistics_, to, context);
@@ -104,7 +107,7 @@ class NormLayer {
   double eps() const noexcept { return eps_; }
 
   /// A norm with the same settings and parameters as they start.
-  auto fresh() const { return static_cast<const typename Op::template Layer<Scalar>&>(*this).make_fresh(); }
+  auto fresh() const { return static_cast<const typename Op::template Layer<Scalar, P>&>(*this).make_fresh(); }
 
   /// See for_each_parameter.
   template <class Self, class Visit>
@@ -120,11 +123,11 @@ class NormLayer {
   ParameterView<Scalar> beta_option() const { return option(beta_); }
 
   double eps_;
-  Parameter<Scalar> gamma_, beta_;
+  Parameter<P> gamma_, beta_;
 
  private:
   const Kind& kind() const noexcept { return static_cast<const Kind&>(*this); }
-  static ParameterView<Scalar> option(const Parameter<Scalar>& parameter) {
+  static ParameterView<Scalar> option(const Parameter<P>& parameter) {
     return parameter.is_absent() ? ParameterView<Scalar>() : ParameterView<Scalar>(parameter.view());
   }
 };

@@ -2,7 +2,6 @@
 
 #include "evenkeel/core/axes.hpp"
 #include "evenkeel/core/context.hpp"
-#include "evenkeel/core/parameter_view.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -19,43 +18,43 @@ class ParameterOrder {
     for (int k = 0; k < axes.count(); ++k) shape_.append(x.shape()[first + k]);
   }
 
-  template <class Scalar>
-  std::size_t workspace_bytes(const TensorView<const Scalar>& parameters) const noexcept {
-    return is_in_order(parameters) ? 0 : Scratch::bytes<Scalar>(shape_.size());
+  template <class P>
+  std::size_t workspace_bytes(const TensorView<P>& parameters) const noexcept {
+    return is_in_order(parameters) ? 0 : Scratch::bytes<P>(shape_.size());
   }
 
   /// The parameters in the order of x.
-  template <class Scalar>
-  const Scalar* in_order(const TensorView<const Scalar>& parameters, Scratch& scratch) const {
+  template <class P>
+  const P* in_order(const TensorView<const P>& parameters, Scratch& scratch) const {
     if (is_in_order(parameters)) return parameters.data();
-    auto* copy = scratch.take<Scalar>(shape_.size());
-    for_each(parameters.data(), copy, [](const Scalar& given, Scalar& copied) { copied = given; });
+    auto* copy = scratch.take<P>(shape_.size());
+    for_each(parameters.data(), copy, [](const P& given, P& copied) { copied = given; });
     return copy;
   }
 
   /// Where a kernel writes a gradient, which take_gradient then copies to where it is wanted.
-  template <class Scalar>
-  Scalar* gradient_in_order(const ParameterGradient<Scalar>& gradient, Scratch& scratch) const {
-    if (is_in_order(gradient.view())) return gradient.data();
-    auto* copy = scratch.take<Scalar>(shape_.size());
-    if (gradient.adds()) for_each(gradient.data(), copy, [](const Scalar& given, Scalar& copied) { copied = given; });
+  template <class P>
+  P* gradient_in_order(const TensorView<P>& gradient, bool adds, Scratch& scratch) const {
+    if (is_in_order(gradient)) return gradient.data();
+    auto* copy = scratch.take<P>(shape_.size());
+    if (adds) for_each(gradient.data(), copy, [](const P& given, P& copied) { copied = given; });
     return copy;
   }
-  template <class Scalar>
-  void take_gradient(const ParameterGradient<Scalar>& gradient, Scalar* written) const {
-    if (is_in_order(gradient.view())) return;
-    for_each(gradient.data(), written, [](Scalar& wanted, const Scalar& computed) { wanted = computed; });
+  template <class P>
+  void take_gradient(const TensorView<P>& gradient, P* written) const {
+    if (is_in_order(gradient)) return;
+    for_each(gradient.data(), written, [](P& wanted, const P& computed) { wanted = computed; });
   }
 
  private:
-  template <class Scalar>
-  bool is_in_order(const TensorView<const Scalar>& parameters) const noexcept {
+  template <class P>
+  bool is_in_order(const TensorView<P>& parameters) const noexcept {
     int longer_than_1 = 0;
     for (int axis = 0; axis < shape_.rank(); ++axis) longer_than_1 += shape_[axis] > 1;
     return parameters.data() == nullptr || longer_than_1 < 2 || order_of(parameters) == order_;
   }
-  template <class Scalar>
-  static StorageOrder order_of(const TensorView<const Scalar>& parameters) noexcept {
+  template <class P>
+  static StorageOrder order_of(const TensorView<P>& parameters) noexcept {
     return parameters.rank() > 1 ? parameters.order() : StorageOrder::row_major;
   }
 

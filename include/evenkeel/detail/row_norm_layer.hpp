@@ -9,10 +9,11 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What LayerNorm and RMSNorm are as layers. `Op` names the norm: its kernel's row and the texts of its errors.
-template <class S, class Op>
-class RowNormLayer : public NormLayer<RowNormLayer<S, Op>, S, Op> {
-  using Base = NormLayer<RowNormLayer, S, Op>;
+/// What LayerNorm and RMSNorm are as layers. `Op` names the norm: its kernel's row and the texts of its errors. P is
+/// the type of the parameters: S, or float where S has 16 bits.
+template <class S, class P, class Op>
+class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
+  using Base = NormLayer<RowNormLayer, S, P, Op>;
 
  public:
   using Scalar = S;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -19,8 +20,15 @@ namespace detail {
 
 template <class Scalar>
 constexpr void require_supported_scalar() {
+  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double> || kernels::is_16_bit<Scalar>,
+                "evenkeel: norms take tensors of float, double, bfloat16 or half");
+}
+
+/// What norms of channels take.
+template <class Scalar>
+constexpr void require_float_or_double() {
   static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
-                "evenkeel: norms take tensors of float or double");
+                "evenkeel: norms of channels (BatchNorm, GroupNorm, InstanceNorm) take tensors of float or double");
 }
 
 /// Rows of contiguous features.
@@ -57,7 +65,6 @@ inline std::string features_context(const Shape& x, const Shape& normalized, Ind
   return text + ")";
 }
 
-/// Throws unless the parameters are one number for each feature, in the order in which x has them.
 /// The extents of the normalized axes.
 inline Shape normalized_shape(const char* where, const Shape& x, const Axes& axes) {
   const int first = axes.first(where, x);
@@ -67,8 +74,8 @@ inline Shape normalized_shape(const char* where, const Shape& x, const Axes& axe
 }
 
 /// Throws unless the parameters are one number for each feature.
-template <class Scalar>
-void require_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
+template <class P, class Scalar>
+void require_parameters(const char* where, const char* name, const TensorView<P>& parameters,
                         const TensorView<const Scalar>& x, const Axes& axes) {
   const Shape normalized = normalized_shape(where, x.shape(), axes);
   if (parameters.size() != normalized.size()) {
@@ -83,10 +90,36 @@ void require_parameters(const char* where, const char* name, const TensorView<co
   }
 }
 
-template <class Scalar>
-void require_optional(const char* where, const char* name, const ParameterView<Scalar>& parameters,
+/// The same, where there are parameters: an absent one has rank 0.
+template <class P, class Scalar>
+void require_optional(const char* where, const char* name, const TensorView<P>& parameters,
                       const TensorView<const Scalar>& x, const Axes& axes) {
-  if (parameters.is_given()) require_parameters(where, name, parameters.view(), x, axes);
+  if (parameters.rank() > 0) require_parameters(where, name, parameters, x, axes);
+}
+
+/// One of the parameters of a call, or its gradient.
+struct NamedType {
+  const char* name;
+  bool is_there, is_wide;
+};
+template <class Scalar>
+NamedType named_type(const char* name, const AnyParameter<Scalar>& parameter) {
+  return {name, parameter.is_there(), parameter.is_wide()};
+}
+
+/// Whether the parameters of a call are float beside data of 16 bits. Throws unless those that are there agree.
+inline bool require_one_type(const char* where, std::initializer_list<NamedType> parameters) {
+  const NamedType* first = nullptr;
+  for (const NamedType& parameter : parameters) {
+    if (!parameter.is_there) continue;
+    if (!first) first = &parameter;
+    if (parameter.is_wide == first->is_wide) continue;
+    const auto type = [](bool is_wide) { return is_wide ? "float" : "16-bit"; };
+    raise_invalid_argument(where, std::string(parameter.name) + " has " + type(parameter.is_wide) +
+                                      " elements, expected " + type(first->is_wide) + " ones as " + first->name +
+                                      " has");
+  }
+  return first && first->is_wide;
 }
 
 template <class Scalar>
@@ -103,28 +136,28 @@ NormOperand<Scalar> operand_like(const char* where, const char* name, const Tens
   return norm_operand(where, name, view, axes);
 }
 
-template <template <class, class, bool> class NormRow, class Scalar>
-void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-               const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-               NormStatistics<Scalar>* saved, const Context& context) {
-  require_supported_scalar<Scalar>();
+/// With parameters of type P.
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void normalize_with(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                    const TensorView<const P>& gamma, const TensorView<const P>& beta, double eps, const Axes& axes,
+                    NormStatistics<Scalar>* saved, const Context& context) {
   require_eps(where, eps);
   const auto in = norm_operand(where, "x", x, axes);
   const auto out = operand_like(where, "y", y, "x", x, axes);
   require_optional(where, "gamma", gamma, x, axes);
   require_optional(where, "beta", beta, x, axes);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", gamma.view());
-  require_no_overlap(where, "y", y, "beta", beta.view());
+  require_no_overlap(where, "y", y, "gamma", gamma);
+  require_no_overlap(where, "y", y, "beta", beta);
 
   const ParameterOrder order(where, x, axes);
   Scratch scratch(where, context,
-                  order.workspace_bytes(gamma.view()) + order.workspace_bytes(beta.view()) +
+                  order.workspace_bytes(gamma) + order.workspace_bytes(beta) +
                       norm_workspace_bytes(in, out));
-  const Scalar* gamma_in_order = order.in_order(gamma.view(), scratch);
-  const Scalar* beta_in_order = order.in_order(beta.view(), scratch);
+  const P* gamma_in_order = order.in_order(gamma, scratch);
+  const P* beta_in_order = order.in_order(beta, scratch);
 
-  constexpr bool centred = NormRow<native, Scalar, false>::centred;
+  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
   if (saved) {
     const auto rows = static_cast<std::size_t>(in.rows());
     saved->mean.resize(centred ? rows : 0);
@@ -133,13 +166,26 @@ void normalize(const char* where, const TensorView<const Scalar>& x, const Tenso
     saved->shape = x.shape();
   }
   run_norm<NormRow>(in, out,
-                    kernels::RowNormForward<Scalar>{.gamma = gamma_in_order,
+                    kernels::RowNormForward<Scalar, P>{.gamma = gamma_in_order,
                                                     .beta = beta_in_order,
                                                     .mean = saved && centred ? saved->mean.data() : nullptr,
                                                     .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
                                                     .rstd = saved ? saved->rstd.data() : nullptr,
                                                     .eps = eps},
                     scratch);
+}
+
+template <template <class, class, bool> class NormRow, class Scalar>
+void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+               const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
+               NormStatistics<Scalar>* saved, const Context& context) {
+  require_supported_scalar<Scalar>();
+  const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
+  const auto with = [&]<class P>(P) {
+    normalize_with<NormRow, Scalar, P>(where, x, y, gamma.template as<const P>(), beta.template as<const P>(), eps,
+                                       axes, saved, context);
+  };
+  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -165,37 +211,38 @@ struct RowNormGradients {
 };
 
 /// Throws if gradients overlap anything that is read, or one another.
-template <class Scalar>
+template <class Scalar, class P>
 void require_gradient_memory(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                             const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma) {
-  const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
+                             const TensorView<const Scalar>& x, const TensorView<const P>& gamma) {
+  const TensorView<const Scalar> dx = to.dx.view();
+  const TensorView<const P> dgamma = to.dgamma.template as<P>(), dbeta = to.dbeta.template as<P>();
   require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
   require_no_overlap(where, "dx", dx, "x", x);
-  require_no_overlap(where, "dx", dx, "gamma", gamma.view());
+  require_no_overlap(where, "dx", dx, "gamma", gamma);
   require_no_overlap(where, "dx", dx, "dgamma", dgamma);
   require_no_overlap(where, "dx", dx, "dbeta", dbeta);
   require_no_overlap(where, "dgamma", dgamma, "dbeta", dbeta);
   for (const auto& [name, out] : {std::pair{"dgamma", dgamma}, std::pair{"dbeta", dbeta}}) {
     require_no_overlap(where, name, out, "dy", dy);
     require_no_overlap(where, name, out, "x", x);
-    require_no_overlap(where, name, out, "gamma", gamma.view());
+    require_no_overlap(where, name, out, "gamma", gamma);
   }
 }
 
-template <class Scalar>
+template <class Scalar, class P>
 void require_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, const Axes& axes) {
-  if (to.dgamma.is_wanted()) require_parameters(where, "dgamma", to.dgamma.view(), x, axes);
-  if (to.dbeta.is_wanted()) require_parameters(where, "dbeta", to.dbeta.view(), x, axes);
+                       const TensorView<const Scalar>& x, const TensorView<const P>& gamma, const Axes& axes) {
+  require_optional(where, "dgamma", to.dgamma.template as<P>(), x, axes);
+  require_optional(where, "dbeta", to.dbeta.template as<P>(), x, axes);
   require_gradient_memory(where, to, dy, x, gamma);
 }
 
-template <template <class, class, bool> class NormRow, class Scalar>
-void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
-                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
-                        const RowNormGradients<Scalar>& to, const Context& context) {
-  require_supported_scalar<Scalar>();
-  constexpr bool centred = NormRow<native, Scalar, false>::centred;
+/// With parameters of type P.
+template <template <class, class, bool> class NormRow, class Scalar, class P>
+void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                             const NormStatistics<Scalar>& saved, const TensorView<const P>& gamma, const Axes& axes,
+                             const RowNormGradients<Scalar>& to, const Context& context) {
+  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
   const auto in = norm_operand(where, "x", x, axes);
   require_saved(where, saved, x.shape(), in.rows(), centred);
   const auto upstream = operand_like(where, "dy", dy, "x", x, axes);
@@ -204,18 +251,18 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
   require_gradients(where, to, dy, x, gamma, axes);
 
   const ParameterOrder order(where, x, axes);
-  const TensorView<const Scalar> dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
+  const TensorView<P> dgamma = to.dgamma.template as<P>(), dbeta = to.dbeta.template as<P>();
   const NormBackwardOperands<Scalar> operands{upstream, in, out};
   const NormBackwardWorkspace<Scalar> workspace(operands, to.dgamma.is_wanted() || to.dbeta.is_wanted());
   Scratch scratch(where, context,
-                  order.workspace_bytes(gamma.view()) + order.workspace_bytes(dgamma) + order.workspace_bytes(dbeta) +
+                  order.workspace_bytes(gamma) + order.workspace_bytes(dgamma) + order.workspace_bytes(dbeta) +
                       workspace.bytes());
-  const Scalar* gamma_in_order = order.in_order(gamma.view(), scratch);
-  Scalar* dgamma_in_order = order.gradient_in_order(to.dgamma, scratch);
-  Scalar* dbeta_in_order = order.gradient_in_order(to.dbeta, scratch);
+  const P* gamma_in_order = order.in_order(gamma, scratch);
+  P* dgamma_in_order = order.gradient_in_order(dgamma, to.dgamma.adds(), scratch);
+  P* dbeta_in_order = order.gradient_in_order(dbeta, to.dbeta.adds(), scratch);
   run_norm_backward<NormRow>(
       operands,
-      kernels::RowNormBackward<Scalar>{.gamma = gamma_in_order,
+      kernels::RowNormBackward<Scalar, P>{.gamma = gamma_in_order,
                                        .mean = saved.mean.data(),
                                        .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
                                        .rstd = saved.rstd.data(),
@@ -225,8 +272,21 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
                                        .add_dgamma = to.dgamma.adds(),
                                        .add_dbeta = to.dbeta.adds()},
       workspace, scratch);
-  order.take_gradient(to.dgamma, dgamma_in_order);
-  order.take_gradient(to.dbeta, dbeta_in_order);
+  order.take_gradient(dgamma, dgamma_in_order);
+  order.take_gradient(dbeta, dbeta_in_order);
+}
+
+template <template <class, class, bool> class NormRow, class Scalar>
+void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
+                        const RowNormGradients<Scalar>& to, const Context& context) {
+  require_supported_scalar<Scalar>();
+  const bool is_wide = require_one_type(
+      where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
+  const auto with = [&]<class P>(P) {
+    normalize_backward_with<NormRow, Scalar, P>(where, dy, x, saved, gamma.template as<const P>(), axes, to, context);
+  };
+  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.

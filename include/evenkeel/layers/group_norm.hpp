@@ -19,7 +19,7 @@ struct GroupNormSettings {
 
 namespace detail {
 struct GroupNormLayerOp {
-  template <class Scalar>
+  template <class Scalar, class ParameterScalar>
   using Layer = GroupNorm<Scalar>;
   static constexpr const char* name = "GroupNorm";
   static constexpr const char* forward = "GroupNorm::forward";
@@ -55,7 +55,7 @@ class GroupNorm : public detail::GroupNormLayer<Scalar, detail::GroupNormLayerOp
   Index groups() const noexcept { return this->groups_; }
 
  private:
-  friend detail::NormLayer<Kind, Scalar, detail::GroupNormLayerOp>;
+  friend detail::NormLayer<Kind, Scalar, Scalar, detail::GroupNormLayerOp>;
   GroupNorm make_fresh() const {
     return GroupNorm(this->groups_, this->channels_, this->template current_settings<GroupNormSettings>());
   }

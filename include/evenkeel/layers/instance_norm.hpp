@@ -19,7 +19,7 @@ struct InstanceNormSettings {
 
 namespace detail {
 struct InstanceNormLayerOp {
-  template <class Scalar>
+  template <class Scalar, class ParameterScalar>
   using Layer = InstanceNorm<Scalar>;
   static constexpr const char* name = "InstanceNorm";
   static constexpr const char* forward = "InstanceNorm::forward";
@@ -54,7 +54,7 @@ class InstanceNorm : public detail::GroupNormLayer<Scalar, detail::InstanceNormL
       : Kind(channels, channels, settings) {}
 
  private:
-  friend detail::NormLayer<Kind, Scalar, detail::InstanceNormLayerOp>;
+  friend detail::NormLayer<Kind, Scalar, Scalar, detail::InstanceNormLayerOp>;
   InstanceNorm make_fresh() const {
     return InstanceNorm(this->channels_, this->template current_settings<InstanceNormSettings>());
   }
