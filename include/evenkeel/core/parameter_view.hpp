@@ -94,6 +94,19 @@ class AnyParameter {
 
 }  // namespace detail
 
+/// What `around_zero` makes: a gamma that is stored as its distance from 1.
+template <class V>
+struct AroundZero {
+  const V& values;
+};
+
+/// Says of a gamma that it is stored as its distance from 1, as Gemma does: {.gamma = around_zero(weight)} multiplies
+/// by 1 + weight. Its gradient is that of gamma.
+template <class V>
+AroundZero<V> around_zero(const V& values) {
+  return {values};
+}
+
 /// gamma or beta, as an operation takes it: a view of contiguous numbers, or absent (gamma 1, beta 0).
 ///
 /// Made from a std::vector, array or span, a contiguous Eigen vector, a Tensor, or {pointer, size}, of Scalar, or of
@@ -111,12 +124,31 @@ class ParameterView : public detail::AnyParameter<const Scalar> {
   template <class V>
   requires(Tensor<V> || detail::VectorLike<V>) ParameterView(const V& v)
       : detail::AnyParameter<const Scalar>(v) {}  // NOLINT(google-explicit-constructor): an option is given as it is
+  template <class V>
+  ParameterView(const AroundZero<V>& gamma)  // NOLINT(google-explicit-constructor): an option is given as it is
+      : ParameterView(gamma.values) {
+    is_around_zero_ = true;
+  }
 
   bool is_given() const noexcept { return this->is_there(); }
+  /// Whether gamma is 1 more than the numbers.
+  bool is_around_zero() const noexcept { return is_around_zero_; }
   /// Where it is of Scalars; `as<float>()` of a wide one.
   TensorView<const Scalar> view() const noexcept { return this->template as<const Scalar>(); }
   const Scalar* data() const noexcept { return view().data(); }
+
+ private:
+  bool is_around_zero_ = false;
 };
+
+/// Throws std::invalid_argument if parameters are stored around zero where that is not provided for.
+template <class Scalar>
+void require_around_one(const char* where, const char* name, const ParameterView<Scalar>& parameters) {
+  if (!parameters.is_around_zero()) return;
+  raise_invalid_argument(where, std::string(name) +
+                                    " is given around_zero, expected the numbers themselves (around_zero is for gamma of "
+                                    "LayerNorm and RMSNorm)");
+}
 
 /// What `add_to` makes: an output that is added to instead of overwritten.
 template <class Target>

@@ -119,11 +119,15 @@ class NormLayer {
  protected:
   explicit NormLayer(double eps) : eps_(eps) { require_eps(Op::name, eps); }
 
-  ParameterView<Scalar> gamma_option() const { return option(gamma_); }
+  ParameterView<Scalar> gamma_option() const {
+    if (gamma_is_around_zero_) return around_zero(option(gamma_));
+    return option(gamma_);
+  }
   ParameterView<Scalar> beta_option() const { return option(beta_); }
 
   double eps_;
   Parameter<P> gamma_, beta_;
+  bool gamma_is_around_zero_ = false;
 
  private:
   const Kind& kind() const noexcept { return static_cast<const Kind&>(*this); }

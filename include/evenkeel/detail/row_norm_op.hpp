@@ -9,8 +9,8 @@
 #include "evenkeel/core/context.hpp"
 #include "evenkeel/core/overlap.hpp"
 #include "evenkeel/core/parameter_view.hpp"
+#include "evenkeel/detail/kernel_parameters.hpp"
 #include "evenkeel/detail/norm_kernels.hpp"
-#include "evenkeel/detail/permuted_parameters.hpp"
 #include "evenkeel/ops/norm_statistics.hpp"
 
 /// LayerNorm and RMSNorm between tensors and kernels: everything is checked here, then one kernel is called.
@@ -122,6 +122,15 @@ inline bool require_one_type(const char* where, std::initializer_list<NamedType>
   return first && first->is_wide;
 }
 
+/// body(type of the caller's parameters, type that kernels take). 1 + gamma has more digits than 16 bits hold.
+template <class Scalar, class Body>
+void with_parameter_types(bool is_wide, bool is_around_zero, const Body& body) {
+  using Compute = kernels::Compute<Scalar>;
+  if (is_wide) return body(Compute{}, Compute{});
+  if (is_around_zero) return body(Scalar{}, Compute{});
+  body(Scalar{}, Scalar{});
+}
+
 template <class Scalar>
 NormOperand<Scalar> norm_operand(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
   return {view.data(), axis_view(where, name, view, axes)};
@@ -136,11 +145,13 @@ NormOperand<Scalar> operand_like(const char* where, const char* name, const Tens
   return norm_operand(where, name, view, axes);
 }
 
-/// With parameters of type P.
-template <template <class, class, bool> class NormRow, class Scalar, class P>
+/// With parameters of type Given, which kernels take as P.
+template <template <class, class, bool> class NormRow, class Scalar, class Given, class P>
 void normalize_with(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-                    const TensorView<const P>& gamma, const TensorView<const P>& beta, double eps, const Axes& axes,
-                    NormStatistics<Scalar>* saved, const Context& context) {
+                    const ParameterView<Scalar>& any_gamma, const ParameterView<Scalar>& any_beta, double eps,
+                    const Axes& axes, NormStatistics<Scalar>* saved, const Context& context) {
+  const TensorView<const Given> gamma = any_gamma.template as<const Given>();
+  const TensorView<const Given> beta = any_beta.template as<const Given>();
   require_eps(where, eps);
   const auto in = norm_operand(where, "x", x, axes);
   const auto out = operand_like(where, "y", y, "x", x, axes);
@@ -150,12 +161,12 @@ void normalize_with(const char* where, const TensorView<const Scalar>& x, const 
   require_no_overlap(where, "y", y, "gamma", gamma);
   require_no_overlap(where, "y", y, "beta", beta);
 
-  const ParameterOrder order(where, x, axes);
+  const KernelParameters<P> parameters(where, x, axes);
   Scratch scratch(where, context,
-                  order.workspace_bytes(gamma) + order.workspace_bytes(beta) +
+                  parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(beta) +
                       norm_workspace_bytes(in, out));
-  const P* gamma_in_order = order.in_order(gamma, scratch);
-  const P* beta_in_order = order.in_order(beta, scratch);
+  const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
+  const P* kernel_beta = parameters.values(beta, scratch);
 
   constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
   if (saved) {
@@ -166,12 +177,13 @@ void normalize_with(const char* where, const TensorView<const Scalar>& x, const 
     saved->shape = x.shape();
   }
   run_norm<NormRow>(in, out,
-                    kernels::RowNormForward<Scalar, P>{.gamma = gamma_in_order,
-                                                    .beta = beta_in_order,
-                                                    .mean = saved && centred ? saved->mean.data() : nullptr,
-                                                    .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
-                                                    .rstd = saved ? saved->rstd.data() : nullptr,
-                                                    .eps = eps},
+                    kernels::RowNormForward<Scalar, P>{
+                        .gamma = kernel_gamma,
+                        .beta = kernel_beta,
+                        .mean = saved && centred ? saved->mean.data() : nullptr,
+                        .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
+                        .rstd = saved ? saved->rstd.data() : nullptr,
+                        .eps = eps},
                     scratch);
 }
 
@@ -180,12 +192,11 @@ void normalize(const char* where, const TensorView<const Scalar>& x, const Tenso
                const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
                NormStatistics<Scalar>* saved, const Context& context) {
   require_supported_scalar<Scalar>();
+  require_around_one(where, "beta", beta);
   const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
-  const auto with = [&]<class P>(P) {
-    normalize_with<NormRow, Scalar, P>(where, x, y, gamma.template as<const P>(), beta.template as<const P>(), eps,
-                                       axes, saved, context);
-  };
-  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(Given, P) {
+    normalize_with<NormRow, Scalar, Given, P>(where, x, y, gamma, beta, eps, axes, saved, context);
+  });
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -237,11 +248,12 @@ void require_gradients(const char* where, const RowNormGradients<Scalar>& to, co
   require_gradient_memory(where, to, dy, x, gamma);
 }
 
-/// With parameters of type P.
-template <template <class, class, bool> class NormRow, class Scalar, class P>
+/// With parameters of type Given, which kernels take as P.
+template <template <class, class, bool> class NormRow, class Scalar, class Given, class P>
 void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
-                             const NormStatistics<Scalar>& saved, const TensorView<const P>& gamma, const Axes& axes,
-                             const RowNormGradients<Scalar>& to, const Context& context) {
+                             const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& any_gamma,
+                             const Axes& axes, const RowNormGradients<Scalar>& to, const Context& context) {
+  const TensorView<const Given> gamma = any_gamma.template as<const Given>();
   constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
   const auto in = norm_operand(where, "x", x, axes);
   require_saved(where, saved, x.shape(), in.rows(), centred);
@@ -250,30 +262,30 @@ void normalize_backward_with(const char* where, const TensorView<const Scalar>& 
   require_optional(where, "gamma", gamma, x, axes);
   require_gradients(where, to, dy, x, gamma, axes);
 
-  const ParameterOrder order(where, x, axes);
-  const TensorView<P> dgamma = to.dgamma.template as<P>(), dbeta = to.dbeta.template as<P>();
+  const KernelParameters<P> parameters(where, x, axes);
+  const TensorView<Given> dgamma = to.dgamma.template as<Given>(), dbeta = to.dbeta.template as<Given>();
   const NormBackwardOperands<Scalar> operands{upstream, in, out};
   const NormBackwardWorkspace<Scalar> workspace(operands, to.dgamma.is_wanted() || to.dbeta.is_wanted());
   Scratch scratch(where, context,
-                  order.workspace_bytes(gamma) + order.workspace_bytes(dgamma) + order.workspace_bytes(dbeta) +
-                      workspace.bytes());
-  const P* gamma_in_order = order.in_order(gamma, scratch);
-  P* dgamma_in_order = order.gradient_in_order(dgamma, to.dgamma.adds(), scratch);
-  P* dbeta_in_order = order.gradient_in_order(dbeta, to.dbeta.adds(), scratch);
+                  parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(dgamma) +
+                      parameters.workspace_bytes(dbeta) + workspace.bytes());
+  const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
+  P* kernel_dgamma = parameters.gradient(dgamma, to.dgamma.adds(), scratch);
+  P* kernel_dbeta = parameters.gradient(dbeta, to.dbeta.adds(), scratch);
   run_norm_backward<NormRow>(
       operands,
-      kernels::RowNormBackward<Scalar, P>{.gamma = gamma_in_order,
-                                       .mean = saved.mean.data(),
-                                       .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
-                                       .rstd = saved.rstd.data(),
-                                       .dgamma = dgamma_in_order,
-                                       .dbeta = dbeta_in_order,
-                                       .add_dx = to.dx.adds(),
-                                       .add_dgamma = to.dgamma.adds(),
-                                       .add_dbeta = to.dbeta.adds()},
+      kernels::RowNormBackward<Scalar, P>{.gamma = kernel_gamma,
+                                          .mean = saved.mean.data(),
+                                          .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
+                                          .rstd = saved.rstd.data(),
+                                          .dgamma = kernel_dgamma,
+                                          .dbeta = kernel_dbeta,
+                                          .add_dx = to.dx.adds(),
+                                          .add_dgamma = to.dgamma.adds(),
+                                          .add_dbeta = to.dbeta.adds()},
       workspace, scratch);
-  order.take_gradient(dgamma, dgamma_in_order);
-  order.take_gradient(dbeta, dbeta_in_order);
+  parameters.take_gradient(dgamma, kernel_dgamma);
+  parameters.take_gradient(dbeta, kernel_dbeta);
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
@@ -283,10 +295,9 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
   require_supported_scalar<Scalar>();
   const bool is_wide = require_one_type(
       where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
-  const auto with = [&]<class P>(P) {
-    normalize_backward_with<NormRow, Scalar, P>(where, dy, x, saved, gamma.template as<const P>(), axes, to, context);
-  };
-  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(Given, P) {
+    normalize_backward_with<NormRow, Scalar, Given, P>(where, dy, x, saved, gamma, axes, to, context);
+  });
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.
@@ -294,8 +305,8 @@ template <class Scalar>
 std::size_t normalize_backward_workspace_bytes(const char* where, const Shape& x, const Axes& axes) {
   const Index features = normalized_shape(where, x, axes).size();
   const Index rows = features == 0 ? 0 : x.size() / features;
-  const std::size_t in_order = axes.count() > 1 ? 3 * Scratch::bytes<Scalar>(features) : 0;
-  return norm_backward_workspace_bytes<Scalar>(rows, features) + in_order;
+  const std::size_t copies = 3 * Scratch::bytes<kernels::Compute<Scalar>>(features);  // KernelParameters
+  return norm_backward_workspace_bytes<Scalar>(rows, features) + copies;
 }
 
 }  // namespace detail

@@ -14,6 +14,7 @@ struct LayerNormSettings {
   bool with_gamma = true;
   bool with_beta = true;
   std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
+  bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
 };
 
 namespace detail {
@@ -55,7 +56,11 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
 
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormSettings& settings = {})
       : Base(normalized_shape, settings.eps, settings.axis) {
-    if (settings.with_gamma) this->gamma_ = Parameter<ParameterScalar>(normalized_shape, ParameterScalar(1));
+    if (settings.with_gamma) {
+      const ParameterScalar one(settings.gamma_around_zero ? 0.f : 1.f);
+      this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
+    }
+    this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
     if (settings.with_beta) this->beta_ = Parameter<ParameterScalar>(normalized_shape, ParameterScalar(0));
   }
 
@@ -67,7 +72,8 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
  private:
   friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::LayerNormLayerOp>;
   LayerNorm make_fresh() const {
-    return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_});
+    return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_,
+                      this->gamma_is_around_zero_});
   }
 };
 

@@ -13,6 +13,7 @@ struct RMSNormSettings {
   double eps = default_eps;
   bool with_gamma = true;
   std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
+  bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
 };
 
 namespace detail {
@@ -47,7 +48,11 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
 
   explicit RMSNorm(const Shape& normalized_shape, const RMSNormSettings& settings = {})
       : Base(normalized_shape, settings.eps, settings.axis) {
-    if (settings.with_gamma) this->gamma_ = Parameter<ParameterScalar>(normalized_shape, ParameterScalar(1));
+    if (settings.with_gamma) {
+      const ParameterScalar one(settings.gamma_around_zero ? 0.f : 1.f);
+      this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
+    }
+    this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
   }
 
   Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
@@ -56,7 +61,8 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
  private:
   friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::RMSNormLayerOp>;
   RMSNorm make_fresh() const {
-    return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_});
+    return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_,
+                                            this->gamma_is_around_zero_});
   }
 };
 
