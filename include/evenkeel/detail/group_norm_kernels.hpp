@@ -1,6 +1,8 @@
 #pragma once
 
 #include "evenkeel/core/images.hpp"
+#include "evenkeel/kernels/group_lanes_backward.hpp"
+#include "evenkeel/kernels/group_lanes_forward.hpp"
 #include "evenkeel/kernels/lane_norm_backward.hpp"
 #include "evenkeel/kernels/lane_norm_forward.hpp"
 #include "evenkeel/kernels/segment_norm_backward.hpp"
@@ -11,9 +13,9 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// How the groups of images lie in memory: in segments of pixels, in segments of channels, or otherwise. Groups of one
-/// channel that are contiguous are lanes, side by side.
-enum class GroupLayout { pixels_contiguous, channels_contiguous, other };
+/// What is contiguous in images: the pixels of a channel, the channels of a pixel, the examples of a channel and those
+/// of the next one, or nothing that a kernel takes.
+enum class GroupLayout { pixels_contiguous, channels_contiguous, examples_contiguous, other };
 
 template <class Scalar>
 GroupLayout group_layout(const Images<Scalar>& images) noexcept {
@@ -21,7 +23,8 @@ GroupLayout group_layout(const Images<Scalar>& images) noexcept {
   if (!pixels) return GroupLayout::other;
   if (pixels->extent > 1 && pixels->stride == 1) return GroupLayout::pixels_contiguous;
   if (images.channels().extent == 1 || images.channels().stride == 1) return GroupLayout::channels_contiguous;
-  return GroupLayout::other;
+  const bool examples_follow = images.batch().stride == 1 && images.channels().stride == images.batch().extent;
+  return examples_follow ? GroupLayout::examples_contiguous : GroupLayout::other;
 }
 
 /// The layout of all of them; `other` if they differ.
@@ -31,9 +34,40 @@ GroupLayout common_layout(const Images<Scalar>& images, const Others&... others)
   return ((group_layout(others) == layout) && ...) ? layout : GroupLayout::other;
 }
 
+/// The kernel for a layout: that of segments, that of lanes, or, for groups of several lanes, that of their groups.
+enum class GroupKernel { segments, lanes, group_lanes };
+
 template <class Scalar>
-bool is_lanes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
-  return layout == GroupLayout::channels_contiguous && groups == images.channels().extent;
+GroupKernel group_kernel(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  constexpr Index short_segment = 256 / static_cast<Index>(sizeof(Scalar));  // shorter ones are mostly overhead
+  if (layout == GroupLayout::examples_contiguous) return GroupKernel::group_lanes;
+  if (layout != GroupLayout::channels_contiguous || images.pixels() == 1) return GroupKernel::segments;
+  const Index group_channels = images.channels().extent / groups;
+  if (group_channels == 1) return GroupKernel::lanes;
+  return group_channels < short_segment ? GroupKernel::group_lanes : GroupKernel::segments;
+}
+
+template <class Scalar>
+kernels::LaneGroups lane_groups(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  const Index examples = layout == GroupLayout::examples_contiguous ? images.batch().extent : 1;
+  return {groups, images.channels().extent / groups, examples, images.pixels()};
+}
+
+/// Bytes of workspace for a forward, and for a backward (where it is that of parameters too).
+template <class Scalar>
+std::size_t forward_bytes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  using T = std::remove_const_t<Scalar>;
+  if (group_kernel(layout, images, groups) != GroupKernel::group_lanes) return 0;
+  return kernels::group_lanes_forward_workspace_bytes<T>(lane_groups(layout, images, groups).lanes());
+}
+template <class Scalar>
+std::size_t backward_bytes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  using T = std::remove_const_t<Scalar>;
+  const Index channels = images.channels().extent;
+  if (group_kernel(layout, images, groups) != GroupKernel::group_lanes) {
+    return kernels::segment_norm_backward_workspace_bytes<T>(channels);
+  }
+  return kernels::group_lanes_backward_workspace_bytes<T>(lane_groups(layout, images, groups).lanes(), channels);
 }
 
 struct GroupStrides {
@@ -85,6 +119,52 @@ void normalize_lanes(const kernels::SegmentNormForward<Scalar>& a) noexcept {
 }
 
 template <class Scalar>
+void normalize_group_lanes(const kernels::SegmentNormForward<Scalar>& a, const kernels::LaneGroups& lanes,
+                           void* workspace) noexcept {
+  kernels::group_lanes_forward<native>(kernels::GroupLanesForward<Scalar>{.x = a.x,
+                                                                          .y = a.y,
+                                                                          .gamma = a.gamma,
+                                                                          .beta = a.beta,
+                                                                          .mean = a.mean,
+                                                                          .mean_rest = a.mean_rest,
+                                                                          .rstd = a.rstd,
+                                                                          .lanes = lanes,
+                                                                          .outer = a.outer / lanes.examples,
+                                                                          .x_outer_stride = a.x_outer_stride,
+                                                                          .x_stride = a.x_segment_stride,
+                                                                          .y_outer_stride = a.y_outer_stride,
+                                                                          .y_stride = a.y_segment_stride,
+                                                                          .eps = a.eps,
+                                                                          .workspace = workspace});
+}
+
+template <class Scalar>
+void differentiate_group_lanes(const kernels::SegmentNormBackward<Scalar>& a,
+                               const kernels::LaneGroups& lanes) noexcept {
+  kernels::group_lanes_backward<native>(kernels::GroupLanesBackward<Scalar>{.dy = a.dy,
+                                                                            .x = a.x,
+                                                                            .gamma = a.gamma,
+                                                                            .mean = a.mean,
+                                                                            .mean_rest = a.mean_rest,
+                                                                            .rstd = a.rstd,
+                                                                            .dx = a.dx,
+                                                                            .dgamma = a.dgamma,
+                                                                            .dbeta = a.dbeta,
+                                                                            .add_dx = a.add_dx,
+                                                                            .add_dgamma = a.add_dgamma,
+                                                                            .add_dbeta = a.add_dbeta,
+                                                                            .lanes = lanes,
+                                                                            .outer = a.outer / lanes.examples,
+                                                                            .dy_outer_stride = a.dy_outer_stride,
+                                                                            .dy_stride = a.dy_segment_stride,
+                                                                            .x_outer_stride = a.x_outer_stride,
+                                                                            .x_stride = a.x_segment_stride,
+                                                                            .dx_outer_stride = a.dx_outer_stride,
+                                                                            .dx_stride = a.dx_segment_stride,
+                                                                            .workspace = a.workspace});
+}
+
+template <class Scalar>
 void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
   kernels::lane_norm_backward<native, kernels::LayerNormRow>(
       kernels::LaneNormBackward<Scalar>{.dy = a.dy,
@@ -115,7 +195,7 @@ void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a) noexcept
 /// Calls the kernel; `first` is the first group that there are statistics of in `args`.
 template <class Scalar>
 void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layout, const Images<const Scalar>& x,
-                      const Images<Scalar>& y, Index groups, Index first) noexcept {
+                      const Images<Scalar>& y, Index groups, Index first, void* workspace) noexcept {
   const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
   set_extents(args, layout, x, groups);
   args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
@@ -125,7 +205,14 @@ void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layo
   for (Scalar** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
     if (*statistics) *statistics += first;
   }
-  is_lanes(layout, x, groups) ? normalize_lanes(args) : kernels::segment_norm_forward<native>(args);
+  switch (group_kernel(layout, x, groups)) {
+    case GroupKernel::segments:
+      return kernels::segment_norm_forward<native>(args);
+    case GroupKernel::lanes:
+      return normalize_lanes(args);
+    case GroupKernel::group_lanes:
+      return normalize_group_lanes(args, lane_groups(layout, x, groups), workspace);
+  }
 }
 
 /// Calls the kernel; `first` is the first group that there are statistics of in `args`.
@@ -145,7 +232,14 @@ void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout
     args.dx_segment_stride = dx_stride.segment;
   }
   args.mean += first, args.mean_rest += first, args.rstd += first;
-  is_lanes(layout, x, groups) ? differentiate_lanes(args) : kernels::segment_norm_backward<native>(args);
+  switch (group_kernel(layout, x, groups)) {
+    case GroupKernel::segments:
+      return kernels::segment_norm_backward<native>(args);
+    case GroupKernel::lanes:
+      return differentiate_lanes(args);
+    case GroupKernel::group_lanes:
+      return differentiate_group_lanes(args, lane_groups(layout, x, groups));
+  }
 }
 
 }  // namespace detail

@@ -94,11 +94,13 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
 
   const Images<const Scalar> from(x, axes);
   const Images<Scalar> to(y, axes);
-  const GroupLayout layout = common_layout(from, to);
-  const bool is_copied = layout == GroupLayout::other && x.size() > 0;
+  const GroupLayout layout = x.size() == 0 ? GroupLayout::pixels_contiguous  // of nothing, as any other
+                                           : common_layout(from, to);
+  const bool is_copied = layout == GroupLayout::other;
   const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
   const Index copied = is_copied ? at_once * from.channels().extent * from.pixels() : 0;
-  Scratch scratch(where, context, Scratch::bytes<Scalar>(copied));
+  const std::size_t bytes = x.size() == 0 ? 0 : forward_bytes(layout, from, groups);
+  Scratch scratch(where, context, Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
   if (saved) {
     const auto count = static_cast<std::size_t>(from.batch().extent * groups);
     for (auto* statistics : {&saved->mean, &saved->mean_rest, &saved->rstd}) statistics->resize(count);
@@ -111,13 +113,13 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
                                            .rstd = saved ? saved->rstd.data() : nullptr,
                                            .eps = eps};
   if (x.size() == 0) return;
-  if (!is_copied) return normalize_images(args, layout, from, to, groups, 0);
+  if (!is_copied) return normalize_images(args, layout, from, to, groups, 0, scratch.take_bytes(bytes));
   Scalar* dense = scratch.take<Scalar>(copied);
   for (Index first = 0; first < from.batch().extent; first += at_once) {
     const Index count = std::min(at_once, from.batch().extent - first);
     const auto part = gathered(from.examples(first, count), dense);
     const Images<Scalar> result(dense, count, from.channels().extent, from.pixels());
-    normalize_images(args, group_layout(part), part, result, groups, first * groups);
+    normalize_images(args, group_layout(part), part, result, groups, first * groups, nullptr);
     for_each_copied(to.examples(first, count), dense, [](Scalar& y_element, Scalar value) { y_element = value; });
   }
 }
@@ -182,13 +184,15 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
   const bool with_dx = to.dx.is_wanted();
   const TensorView<Scalar> no_dx(nullptr, x.shape(), x.strides(), x.order());
   const Images<Scalar> dx_images(with_dx ? to.dx.view() : no_dx, axes);
-  const GroupLayout layout = common_layout(x_images, dy_images, dx_images);
-  const bool is_copied = layout == GroupLayout::other && x.size() > 0;
+  const GroupLayout layout = x.size() == 0 ? GroupLayout::pixels_contiguous  // of nothing, as any other
+                                           : common_layout(x_images, dy_images, dx_images);
+  const bool is_copied = layout == GroupLayout::other;
   const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
   const Index copied = is_copied ? at_once * x_images.channels().extent * x_images.pixels() : 0;
   const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
+  const bool has_lanes = groups > 0 && group_kernel(layout, x_images, groups) == GroupKernel::group_lanes;
   const std::size_t bytes =
-      with_parameters ? kernels::segment_norm_backward_workspace_bytes<Scalar>(x.shape()[axes.channel]) : 0;
+      with_parameters || has_lanes ? backward_bytes(layout, x_images, std::max<Index>(groups, 1)) : 0;
   Scratch scratch(where, context, 2 * Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
   kernels::SegmentNormBackward<Scalar> args{.gamma = gamma.data(),
                                             .mean = saved.mean.data(),
@@ -211,9 +215,13 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
 template <class Scalar>
 std::size_t group_norm_workspace_bytes(const char* where, const Shape& x, const ImageAxes& given) {
   const ImageAxes axes = resolve_image_axes(where, given, x);
-  const Index example = x[axes.batch] == 0 ? 0 : x.size() / x[axes.batch];
-  return 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
-         Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(x[axes.channel]));
+  const Index examples = x[axes.batch], channels = x[axes.channel];
+  const Index example = examples == 0 ? 0 : x.size() / examples;
+  const std::size_t copied = 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
+                             Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(channels));
+  const std::size_t lanes = Scratch::bytes_of(
+      kernels::group_lanes_backward_workspace_bytes<Scalar>(channels * std::max<Index>(1, examples), channels));
+  return std::max(copied, lanes);
 }
 
 }  // namespace detail

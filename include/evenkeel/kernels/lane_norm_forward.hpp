@@ -16,7 +16,7 @@ struct LaneNormForward {
   const X* x = nullptr;
   const P* gamma = nullptr;  ///< [length], or [lanes] if parameters_per_lane; null: 1
   const P* beta = nullptr;   ///< as gamma; null: 0
-  X* y = nullptr;            ///< may be x
+  X* y = nullptr;            ///< may be x; or null: only statistics are wanted
   T* mean = nullptr;         ///< [outer * lanes], or null: not wanted; as the next three
   T* mean_rest = nullptr;
   T* rstd = nullptr;
@@ -77,9 +77,10 @@ class LaneNormForwardPass {
 
   void block(Index o, Index first, Index lanes) noexcept {
     const LaneBlock<const X> x{a_.x + o * a_.x_outer_stride + first, a_.length, a_.x_stride, lanes};
-    const LaneBlock<X> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
     const bool is_ordinary = meter_.measure(x, a_.eps);
     save(o * a_.lanes + first, lanes);
+    if (!a_.y) return;
+    const LaneBlock<X> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
     is_ordinary ? write<false>(x, y, first) : write_extreme(x, y, first);
   }
 
