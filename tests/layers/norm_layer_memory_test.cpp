@@ -1,7 +1,8 @@
-// What the layers LayerNorm and RMSNorm allocate, and inference from several threads.
+// What the layers LayerNorm, RMSNorm and BatchNorm allocate, and inference from several threads.
 #include <thread>
 
 #include "core/allocation_count.hpp"
+#include "evenkeel/layers/batch_norm.hpp"
 #include "layers/layer_test.hpp"
 
 namespace evenkeel_test {
@@ -32,6 +33,33 @@ TYPED_TEST(NormLayerMemory, NothingIsAllocatedWithAWorkspace) {
     layer.backward_into(dy, saved, evenkeel::add_to(dx), context);
     evenkeel::zero_gradients(layer);
     EXPECT_EQ(second_step.allocations(), 0);
+  }
+}
+
+// Frozen or not, channels side by side in memory or not.
+TEST(BatchNormMemory, NothingIsAllocatedWithAWorkspace) {
+  for (const bool frozen : {false, true}) {
+    for (const int axis : {0, 1}) {
+      SCOPED_TRACE(axis);
+      evenkeel::BatchNorm<float> layer(9, {.channel_axis = axis, .freeze_statistics = frozen});
+      const Index rows = axis == 1 ? 40 : 9, columns = axis == 1 ? 9 : 40;
+      const auto x = random_matrix<RowMatrix<float>>(rows, columns, 1), dy = random_matrix<RowMatrix<float>>(rows, columns, 2);
+      RowMatrix<float> y(rows, columns), dx(rows, columns);
+      evenkeel::BatchNorm<float>::Saved saved;
+      std::vector<std::byte> memory(layer.workspace_bytes({rows, columns}));
+      const Context context{.workspace = memory};
+      const AllocationCount inference;
+      layer.forward_into(x, y, context);
+      EXPECT_EQ(inference.allocations(), 0);
+      layer.forward_into(x, y, saved, context);
+      layer.backward_into(dy, saved, dx, context);
+      const AllocationCount second_step;
+      layer.forward_into(x, y, saved, context);
+      layer.backward_into(dy, saved, dx, context);
+      layer.backward_into(dy, saved, evenkeel::add_to(dx), context);
+      evenkeel::zero_gradients(layer);
+      EXPECT_EQ(second_step.allocations(), 0);
+    }
   }
 }
 
