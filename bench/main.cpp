@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "layouts.hpp"
 #include "table.hpp"
 
 /// Runs the benchmarks with their repetitions interleaved, and prints one table for each direction and type. With
@@ -34,32 +36,32 @@ class Times : public benchmark::BenchmarkReporter {
     }
   }
 
-  bool has(const Entry& entry) const { return nanoseconds_.count(entry.name()) > 0; }
-  double median(const Entry& entry) const { return quantile(times(entry), 0.5); }
+  bool has(const std::string& name) const { return nanoseconds_.count(name) > 0; }
+  double median(const std::string& name) const { return quantile(times(name), 0.5); }
   /// Half of what lies between the quartiles, as a share of the median.
-  double spread(const Entry& entry) const {
-    const auto t = times(entry);
+  double spread(const std::string& name) const {
+    const auto t = times(name);
     return t.empty() ? 0 : (quantile(t, 0.75) - quantile(t, 0.25)) / 2 / quantile(t, 0.5);
   }
 
  private:
-  std::vector<double> times(const Entry& entry) const {
-    const auto found = nanoseconds_.find(entry.name());
+  std::vector<double> times(const std::string& name) const {
+    const auto found = nanoseconds_.find(name);
     return found == nanoseconds_.end() ? std::vector<double>() : found->second;
   }
   std::map<std::string, std::vector<double>> nanoseconds_;
 };
 
 void print_row(const Times& times, const Shape& shape, const std::string& direction, const std::string& type) {
-  const auto entry = [&](const char* norm, const char* by) { return Entry{norm, direction, type, by, shape}; };
-  const Entry copy = entry("copy", "copy");
+  const auto entry = [&](const char* norm, const char* by) { return Entry{norm, direction, type, by, shape}.name(); };
+  const std::string copy = entry("copy", "copy");
   if (!times.has(copy)) return;
   const double copy_ns = times.median(copy);
   const double bytes =
       static_cast<double>((direction == "forward" ? 2 : 3) * shape.rows * shape.features) * (type == "f32" ? 4 : 8);
   std::printf("| %-18s | %7.1f |", shape.name().c_str(), bytes / copy_ns);
   for (const char* norm : {"layer_norm", "rms_norm"}) {
-    const Entry ours = entry(norm, "evenkeel");
+    const std::string ours = entry(norm, "evenkeel");
     const double ns = times.median(ours);
     std::printf(" %9.1f | %5.1f | %4.0f%% | %4.2f ±%3.0f%% |", ns / static_cast<double>(shape.rows), bytes / ns,
                 100 * copy_ns / ns, ns / copy_ns, 100 * times.spread(ours));
@@ -71,7 +73,7 @@ void print_row(const Times& times, const Shape& shape, const std::string& direct
 
 void print_table(const Times& times, const std::string& direction, const std::string& type) {
   const bool any = std::any_of(Entry::all().begin(), Entry::all().end(), [&](const Entry& e) {
-    return e.direction == direction && e.type == type && times.has(e);
+    return e.direction == direction && e.type == type && times.has(e.name());
   });
   if (!any) return;
   std::printf(
@@ -84,6 +86,24 @@ void print_table(const Times& times, const std::string& direction, const std::st
       " RMS ns/row | RMS GB/s | %% copy | RMS x copy | naive RMS | Eigen RMS | RMS/LN |\n");
   std::printf("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Shape& shape : shapes()) print_row(times, shape, direction, type);
+}
+
+void print_layouts(const Times& times) {
+  bool is_first = true;
+  for (const LayoutCase& c : LayoutCase::all()) {
+    const std::string copy = c.benchmark("copy"), ours = c.benchmark("evenkeel"), naive = c.benchmark("naive");
+    if (!times.has(copy) || !times.has(ours)) continue;
+    if (std::exchange(is_first, false)) {
+      std::printf(
+          "\nStrided axes, channels and 16 bits, one thread: time as a multiple of the streaming copy (forward) or sum\n"
+          "(backward) of as many floats, or of the same norm of floats (median, half interquartile range).\n\n"
+          "| case | GB/s | multiple | of the | written by hand |\n|---|---|---|---|---|\n");
+    }
+    const double copy_ns = times.median(copy), ns = times.median(ours);
+    std::printf("| %-60s | %6.1f | %4.2f ±%3.0f%% | %-5s | ", c.name.c_str(), c.bytes / ns, ns / copy_ns,
+                100 * times.spread(ours), c.reference);
+    times.has(naive) ? std::printf("%.1f |\n", times.median(naive) / copy_ns) : std::printf("|\n");
+  }
 }
 
 bool is_plain_run(int argc, char** argv) {
@@ -116,5 +136,6 @@ int main(int argc, char** argv) {
   for (const char* direction : {"forward", "backward"}) {
     for (const char* type : {"f32", "f64"}) bench::print_table(times, direction, type);
   }
+  bench::print_layouts(times);
   return 0;
 }

@@ -9,8 +9,8 @@ set(EVENKEEL_DEV_ARCH_FLAGS "-march=native" CACHE STRING "Instruction set of tes
 add_library(evenkeel_warnings INTERFACE)
 target_compile_options(evenkeel_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-  # GCC 12 takes what AVX-512 intrinsics leave undefined on purpose, in Eigen and elsewhere, for a mistake.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized>)
+  # GCC 12 takes what AVX-512 intrinsics leave undefined on purpose for a mistake, and joining strings for overlap.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict>)
 
 add_library(evenkeel_dev INTERFACE)
 target_compile_options(evenkeel_dev INTERFACE ${EVENKEEL_DEV_ARCH_FLAGS})

@@ -1,22 +1,13 @@
 // Counts what operator new allocates. To be included by one source file of an executable: it replaces the operators.
+// Others take allocations.hpp.
 #pragma once
 
-#include <atomic>
 #include <cstdlib>
 #include <new>
 
+#include "core/allocations.hpp"
+
 namespace evenkeel_test {
-
-inline std::atomic<long> allocations_so_far{0};
-
-/// Allocations since it was made.
-class AllocationCount {
- public:
-  long allocations() const { return allocations_so_far - start_; }
-
- private:
-  long start_ = allocations_so_far;
-};
 
 inline void* counted(void* memory) {
   if (!memory) throw std::bad_alloc();

@@ -43,13 +43,11 @@ TEST(GroupNormError, GroupsThatDoNotDivideTheChannelsAreRefused) {
   EXPECT_EQ(
       Call().forward_error({.groups = 4}),
       "evenkeel::group_norm_into: groups is 4, expected a divisor of 6, the number of channels (x has shape [2, 6, "
-      "3], channels along axis 1)");
-  EXPECT_EQ(
-      Call().forward_error({.groups = 0}),
-      "evenkeel::group_norm_into: groups is 0, expected at least 1 (x has shape [2, 6, 3], channels along axis 1)");
-  EXPECT_EQ(
-      Call().forward_error({.groups = -1}),
-      "evenkeel::group_norm_into: groups is -1, expected at least 1 (x has shape [2, 6, 3], channels along axis 1)");
+      "3])");
+  EXPECT_EQ(Call().forward_error({.groups = 0}),
+            "evenkeel::group_norm_into: groups is 0, expected at least 1 (x has shape [2, 6, 3])");
+  EXPECT_EQ(Call().forward_error({.groups = -1}),
+            "evenkeel::group_norm_into: groups is -1, expected at least 1 (x has shape [2, 6, 3])");
 }
 
 TEST(GroupNormError, AxesThatXDoesNotHaveAreRefused) {

@@ -120,28 +120,6 @@ TYPED_TEST(NormStorage, ARowOfAMatrixIsNormalizedInPlace) {
   EXPECT_TRUE(same_bits(values_of(x.row(2)), rows_of(d.x, 9, 2, 1)));
 }
 
-// DESIGN.md 3: the last axis is normalized in either order; where it is strided, that is said, and nothing else done.
-TYPED_TEST(NormStorage, FeaturesThatAreNotContiguousAreRefusedNotMisread) {
-  using S = typename TypeParam::Scalar;
-  const ColumnMatrix<S> x = ColumnMatrix<S>::Random(3, 4);
-  ColumnMatrix<S> y = ColumnMatrix<S>::Zero(3, 4);
-  const std::string where = std::string("evenkeel::") + TypeParam::name + "_into: ";
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { TypeParam::into(x, y); }),
-            where + "x has stride 3 between the elements of axis 1, expected contiguous elements along the normalized "
-                    "axes (x has shape [3, 4], column-major; choose the axis that is contiguous, or the other storage "
-                    "order)");
-  EXPECT_EQ(values_of(y), std::vector<S>(12));
-}
-
-TYPED_TEST(NormStorage, ARowOfAColumnMajorMatrixIsRefused) {
-  using S = typename TypeParam::Scalar;
-  ColumnMatrix<S> x = ColumnMatrix<S>::Random(3, 4);
-  const std::string where = std::string("evenkeel::") + TypeParam::name + "_into: ";
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { TypeParam::into(x.row(0), x.row(0)); }),
-            where + "x has stride 3 between the elements of axis 0, expected contiguous elements along the normalized "
-                    "axes (x has shape [4], row-major; choose the axis that is contiguous, or the other storage order)");
-}
-
 // ---------------------------------------------------------------- several axes
 
 TYPED_TEST(NormStorage, SeveralAxesAreNormalizedTogether) {
@@ -217,18 +195,16 @@ TYPED_TEST(NormStorage, AnAxisOfOneElementInTheMiddleIsNormalizedWhereItIs) {
 }
 
 // Rows of one element each, at two distances: no row stride fits them.
-TYPED_TEST(NormStorage, AnAxisOfOneElementBetweenGapsIsRefused) {
+TYPED_TEST(NormStorage, AnAxisOfOneElementBetweenGapsIsNormalizedWhereItIs) {
   using S = typename TypeParam::Scalar;
   const auto d = random_data<S>(6, 1, 37);
   const Array<S> x(true, 2, 3, {.gap = 2}, d.x), y(true, 2, 3, {.gap = 2});
   const auto view = [](const Array<S>& a) {
     return TensorView<S>(a.data(), {2, 1, 3}, {5, 5, 1}, StorageOrder::row_major);
   };
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { TypeParam::into(view(x), view(y), options_of(d, 1)); }),
-            std::string("evenkeel::") + TypeParam::name +
-                "_into: x has stride 5 along axis 0, expected 3: axes that are taken together have no gaps (x has shape "
-                "[2, 1, 3])");
-  EXPECT_TRUE(same_bits(y.values(), std::vector<S>(6, poison<S>)));
+  TypeParam::into(view(x), view(y), options_of(d, 1));
+  EXPECT_TRUE(within_ulp(y.values(), expected_y<typename TypeParam::Kernel>(d), 4, y_scale<typename TypeParam::Kernel>(d)));
+  EXPECT_TRUE(y.is_intact_around());
 }
 
 // ---------------------------------------------------------------- what is returned

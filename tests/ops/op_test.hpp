@@ -17,7 +17,7 @@
   prefix template void evenkeel::detail::normalize<evenkeel::kernels::Row, S>(                                   \
       const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<S>&,                         \
       const evenkeel::ParameterView<S>&, const evenkeel::ParameterView<S>&, double, const evenkeel::Axes&,       \
-      evenkeel::NormStatistics<S>*);                                                                             \
+      evenkeel::NormStatistics<S>*, const evenkeel::Context&);                                                   \
   prefix template void evenkeel::detail::normalize_backward<evenkeel::kernels::Row, S>(                          \
       const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                   \
       const evenkeel::NormStatistics<S>&, const evenkeel::ParameterView<S>&, const evenkeel::Axes&,              \

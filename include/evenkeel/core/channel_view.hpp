@@ -29,7 +29,7 @@ class ChannelView {
     if constexpr (Tensor<V>) {
       view_ = flat(tensor_view(v));
     } else {
-      view_ = detail::parameter_vector<Element>(v);
+      view_ = flat(detail::parameter_view(v));
     }
   }
 

@@ -20,61 +20,135 @@ concept VectorLike = !Tensor<V> && requires(V & v) {
   { v.size() } -> std::convertible_to<std::size_t>;
 };
 
-/// The view of a tensor of parameters, which has to be dense.
-template <class Scalar, class V>
-TensorView<Scalar> parameter_tensor(V&& v) {
-  const auto view = tensor_view(v);
-  using Element = std::remove_pointer_t<decltype(view.data())>;
-  static_assert(std::is_same_v<std::remove_const_t<Element>, std::remove_const_t<Scalar>>,
-                "evenkeel: parameters have the scalar type of x");
-  static_assert(std::is_const_v<Scalar> || !std::is_const_v<Element>, "evenkeel: cannot write to const parameters");
-  if (!is_dense(view)) {
-    raise_invalid_argument("parameters", "elements of a parameter of shape " + shape_string(view.shape()) +
-                                             " have gaps between them, expected contiguous memory");
+/// Whether parameters beside data of type Scalar may be of type P: of Scalar's, or float where Scalar has 16 bits.
+template <class P, class Scalar>
+inline constexpr bool is_parameter_of = std::is_same_v<P, Scalar> || std::is_same_v<P, kernels::Compute<Scalar>>;
+
+template <class V>
+auto parameter_data(V& v) {
+  if constexpr (Tensor<V>) {
+    return tensor_view(v).data();
+  } else {
+    return v.data();
   }
-  return view;
+}
+/// float or const float, for a vector of floats.
+template <class V>
+using ParameterElement = std::remove_pointer_t<decltype(parameter_data(std::declval<V&>()))>;
+
+/// Contiguous parameters, as a view of what they are.
+template <class V>
+auto parameter_view(V& v) {
+  using Element = ParameterElement<V>;
+  if constexpr (Tensor<V>) {
+    const TensorView<Element> view = tensor_view(v);
+    if (!is_dense(view)) {
+      raise_invalid_argument("parameters", "elements of a parameter of shape " + shape_string(view.shape()) +
+                                               " have gaps between them, expected contiguous memory");
+    }
+    return view;
+  } else {
+    return TensorView<Element>(v.data(), Shape(static_cast<Index>(v.size())));
+  }
 }
 
-template <class Scalar, class V>
-TensorView<Scalar> parameter_vector(V&& v) {
-  using Element = std::remove_reference_t<decltype(*v.data())>;
-  static_assert(std::is_same_v<std::remove_const_t<Element>, std::remove_const_t<Scalar>>,
-                "evenkeel: parameters have the scalar type of x");
-  static_assert(std::is_const_v<Scalar> || !std::is_const_v<Element>, "evenkeel: cannot write to const parameters");
-  return TensorView<Scalar>(v.data(), Shape(static_cast<Index>(v.size())));
-}
+/// Parameters whose type is known when the program runs: Scalar, or float where Scalar has 16 bits.
+template <class Scalar>
+class AnyParameter {
+ public:
+  bool is_there() const noexcept { return is_there_; }
+  /// Whether they are float beside data of 16 bits.
+  bool is_wide() const noexcept { return is_wide_; }
+  /// As what they are: Scalar, or float.
+  template <class P>
+  TensorView<P> as() const noexcept {
+    return {static_cast<P*>(data_), layout_.shape(), layout_.strides(), layout_.order()};
+  }
+
+ protected:
+  AnyParameter() = default;
+  template <class V>
+  explicit AnyParameter(V& v) {
+    using P = std::remove_const_t<ParameterElement<V>>;
+    static_assert(is_parameter_of<P, std::remove_const_t<Scalar>>,
+                  "evenkeel: parameters have the scalar type of x, or are float where x has 16 bits");
+    static_assert(std::is_const_v<Scalar> || !std::is_const_v<ParameterElement<V>>,
+                  "evenkeel: cannot write to const parameters");
+    set(parameter_view(v));
+  }
+  template <class P>
+  void set(const TensorView<P>& view) noexcept {
+    data_ = const_cast<std::remove_const_t<P>*>(view.data());
+    layout_ = {nullptr, view.shape(), view.strides(), view.order()};
+    is_there_ = true;
+    is_wide_ = !std::is_same_v<std::remove_const_t<P>, std::remove_const_t<Scalar>>;
+  }
+
+ private:
+  using Memory = std::conditional_t<std::is_const_v<Scalar>, const void, void>;
+  Memory* data_ = nullptr;
+  TensorView<Scalar> layout_;
+  bool is_there_ = false;
+  bool is_wide_ = false;
+};
 
 }  // namespace detail
 
+/// What `around_zero` makes: a gamma that is stored as its distance from 1.
+template <class V>
+struct AroundZero {
+  const V& values;
+};
+
+/// Says of a gamma that it is stored as its distance from 1, as Gemma does: {.gamma = around_zero(weight)} multiplies
+/// by 1 + weight. Its gradient is that of gamma.
+template <class V>
+AroundZero<V> around_zero(const V& values) {
+  return {values};
+}
+
 /// gamma or beta, as an operation takes it: a view of contiguous numbers, or absent (gamma 1, beta 0).
 ///
-/// Made from a std::vector, array or span, a contiguous Eigen vector, a Tensor, or {pointer, size}. Over several axes
-/// it is flat, in row-major order of those axes, or has their shape.
+/// Made from a std::vector, array or span, a contiguous Eigen vector, a Tensor, or {pointer, size}, of Scalar, or of
+/// float where Scalar has 16 bits. Over several axes it is flat, in row-major order of those axes, or has their shape.
 ///
 /// Errors    throws std::invalid_argument for a tensor with gaps between its elements.
 template <class Scalar>
-class ParameterView {
+class ParameterView : public detail::AnyParameter<const Scalar> {
  public:
   ParameterView() = default;
-  ParameterView(const Scalar* data, Index size) : view_(data, Shape(size)), is_given_(true) {}
+  ParameterView(const Scalar* data, Index size) { this->set(TensorView<const Scalar>(data, Shape(size))); }
+  ParameterView(const float* data, Index size) requires(kernels::is_16_bit<Scalar>) {
+    this->set(TensorView<const float>(data, Shape(size)));
+  }
   template <class V>
   requires(Tensor<V> || detail::VectorLike<V>) ParameterView(const V& v)
-      : is_given_(true) {  // NOLINT(google-explicit-constructor): an option is given as it is
-    if constexpr (Tensor<V>) {
-      view_ = detail::parameter_tensor<const Scalar>(v);
-    } else {
-      view_ = detail::parameter_vector<const Scalar>(v);
-    }
+      : detail::AnyParameter<const Scalar>(v) {}  // NOLINT(google-explicit-constructor): an option is given as it is
+  template <class V>
+  ParameterView(const AroundZero<V>& gamma)  // NOLINT(google-explicit-constructor): an option is given as it is
+      : ParameterView(gamma.values) {
+    is_around_zero_ = true;
   }
 
-  bool is_given() const noexcept { return is_given_; }
-  const TensorView<const Scalar>& view() const noexcept { return view_; }
-  const Scalar* data() const noexcept { return view_.data(); }
+  bool is_given() const noexcept { return this->is_there(); }
+  /// Whether gamma is 1 more than the numbers.
+  bool is_around_zero() const noexcept { return is_around_zero_; }
+  /// Where it is of Scalars; `as<float>()` of a wide one.
+  TensorView<const Scalar> view() const noexcept { return this->template as<const Scalar>(); }
+  const Scalar* data() const noexcept { return view().data(); }
 
  private:
-  TensorView<const Scalar> view_;
-  bool is_given_ = false;
+  bool is_around_zero_ = false;
 };
+
+/// Throws std::invalid_argument if parameters are stored around zero where that is not provided for.
+template <class Scalar>
+void require_around_one(const char* where, const char* name, const ParameterView<Scalar>& parameters) {
+  if (!parameters.is_around_zero()) return;
+  raise_invalid_argument(where, std::string(name) +
+                                    " is given around_zero, expected the numbers themselves (around_zero is for gamma of "
+                                    "LayerNorm and RMSNorm)");
+}
 
 /// What `add_to` makes: an output that is added to instead of overwritten.
 template <class Target>
@@ -92,33 +166,29 @@ AddTo<Target> add_to(Target&& target) {
 ///
 /// Made as ParameterView is, from what can be written to; `add_to(v)` adds instead of overwriting.
 template <class Scalar>
-class ParameterGradient {
+class ParameterGradient : public detail::AnyParameter<Scalar> {
  public:
   ParameterGradient() = default;
-  ParameterGradient(Scalar* data, Index size) : view_(data, Shape(size)), is_wanted_(true) {}
+  ParameterGradient(Scalar* data, Index size) { this->set(TensorView<Scalar>(data, Shape(size))); }
+  ParameterGradient(float* data, Index size) requires(kernels::is_16_bit<Scalar>) {
+    this->set(TensorView<float>(data, Shape(size)));
+  }
   template <class V>
   requires(Tensor<V> || detail::VectorLike<std::remove_reference_t<V>>) ParameterGradient(V&& v)
-      : is_wanted_(true) {  // NOLINT(google-explicit-constructor): an output is given as it is
-    if constexpr (Tensor<V>) {
-      view_ = detail::parameter_tensor<Scalar>(v);
-    } else {
-      view_ = detail::parameter_vector<Scalar>(v);
-    }
-  }
+      : detail::AnyParameter<Scalar>(v) {}  // NOLINT(google-explicit-constructor): an output is given as it is
   template <class Target>
   ParameterGradient(AddTo<Target> output)  // NOLINT(google-explicit-constructor): an output is given as it is
       : ParameterGradient(static_cast<Target&>(output.target)) {
     adds_ = true;
   }
 
-  bool is_wanted() const noexcept { return is_wanted_; }
+  bool is_wanted() const noexcept { return this->is_there(); }
   bool adds() const noexcept { return adds_; }
-  TensorView<const Scalar> view() const noexcept { return view_; }
-  Scalar* data() const noexcept { return view_.data(); }
+  /// Where it is of Scalars; `as<float>()` of a wide one.
+  TensorView<Scalar> view() const noexcept { return this->template as<Scalar>(); }
+  Scalar* data() const noexcept { return view().data(); }
 
  private:
-  TensorView<Scalar> view_;
-  bool is_wanted_ = false;
   bool adds_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "evenkeel/core/number_types.hpp"
 #include "evenkeel/core/tensor_view.hpp"
 
 #if __has_include(<Eigen/Core>)

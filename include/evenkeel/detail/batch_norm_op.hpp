@@ -30,7 +30,7 @@ struct BatchNormAxes {
 template <class Scalar>
 BatchNormAxes require_forward(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                               const BatchNormOptions<Scalar>& o) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   require_eps(where, o.eps);
   BatchNormAxes axes;
   axes.x = channel_axes(where, "x", x, o.channel_axis);
@@ -368,7 +368,7 @@ template <class Scalar>
 void batch_norm_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                          const BatchNormStatistics<Scalar>& saved, const BatchNormOptions<Scalar>& o,
                          const BatchNormGradients<Scalar>& to, const Context& context) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   const BatchNormBackwardAxes axes = require_backward(where, dy, x, saved, o, to);
   const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
   const std::size_t bytes = with_parameters ? batch_norm_backward_bytes<Scalar>(axes.x.channel.extent) : 0;

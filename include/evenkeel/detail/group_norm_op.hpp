@@ -4,11 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "evenkeel/core/images.hpp"
 #include "evenkeel/detail/channel_op.hpp"
+#include "evenkeel/detail/group_norm_kernels.hpp"
 #include "evenkeel/detail/row_norm_op.hpp"
-#include "evenkeel/kernels/segment_norm_backward.hpp"
-#include "evenkeel/kernels/segment_norm_forward.hpp"
 
 /// GroupNorm and InstanceNorm (a group for each channel) between tensors and kernels: everything is checked here, then
 /// the kernel is called, for the tensors as they are or, where their layout is none of the kernel's, for copies.
@@ -22,14 +20,14 @@ struct GroupNormAxes {
   ImageAxes axes;
 };
 
-inline void require_groups(const char* where, Index groups, Index channels, const std::string& context) {
-  if (groups < 1) {
-    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected at least 1" + context);
-  }
-  if (channels % groups != 0) {
-    raise_invalid_argument(where, "groups is " + std::to_string(groups) + ", expected a divisor of " +
-                                      std::to_string(channels) + ", the number of channels" + context);
-  }
+/// Throws unless the channels can be divided into groups: those of x, if it is there already.
+inline void require_groups(const char* where, Index groups, Index channels, const Shape* x = nullptr) {
+  if (groups >= 1 && channels % groups == 0) return;
+  const std::string context = x ? " (" + has_shape("x", *x) + ")" : "";
+  const std::string what = "groups is " + std::to_string(groups) + ", expected ";
+  if (groups < 1) raise_invalid_argument(where, what + "at least 1" + context);
+  raise_invalid_argument(where,
+                         what + "a divisor of " + std::to_string(channels) + ", the number of channels" + context);
 }
 
 struct ResolvedGroups {
@@ -42,91 +40,8 @@ inline ResolvedGroups resolve(const char* where, const GroupNormAxes& norm, cons
   const ImageAxes axes = resolve_image_axes(where, norm.axes, x);
   const Index channels = x[axes.channel];
   if (!norm.groups) return {channels, axes};
-  require_groups(where, *norm.groups, channels,
-                 " (" + has_shape("x", x) + ", channels along axis " + std::to_string(axes.channel) + ")");
+  require_groups(where, *norm.groups, channels, &x);
   return {*norm.groups, axes};
-}
-
-/// How the groups of images lie in memory: in segments of pixels, in segments of channels, or otherwise.
-enum class GroupLayout { pixels_contiguous, channels_contiguous, other };
-
-template <class Scalar>
-GroupLayout group_layout(const Images<Scalar>& images) noexcept {
-  const auto pixels = images.joined_pixels();
-  if (!pixels) return GroupLayout::other;
-  if (pixels->extent > 1 && pixels->stride == 1) return GroupLayout::pixels_contiguous;
-  if (images.channels().extent == 1 || images.channels().stride == 1) return GroupLayout::channels_contiguous;
-  return GroupLayout::other;
-}
-
-/// The layout of all of them; `other` if they differ.
-template <class Scalar, class... Others>
-GroupLayout common_layout(const Images<Scalar>& images, const Others&... others) noexcept {
-  const GroupLayout layout = group_layout(images);
-  return ((group_layout(others) == layout) && ...) ? layout : GroupLayout::other;
-}
-
-struct GroupStrides {
-  Index outer, group, segment;
-};
-template <class Scalar>
-GroupStrides group_strides(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
-  const Axis& channels = images.channels();
-  const Index group_channels = channels.extent / groups;
-  if (layout == GroupLayout::pixels_contiguous) {
-    return {images.batch().stride, group_channels * channels.stride, channels.stride};
-  }
-  return {images.batch().stride, group_channels, images.joined_pixels()->stride};
-}
-
-/// The extents that both kernels' arguments have.
-template <class Args, class Scalar>
-void set_extents(Args& args, GroupLayout layout, const Images<Scalar>& x, Index groups) noexcept {
-  const Index group_channels = x.channels().extent / groups;
-  const bool per_segment = layout == GroupLayout::pixels_contiguous;
-  args.outer = x.batch().extent;
-  args.groups = groups;
-  args.segments = per_segment ? group_channels : x.pixels();
-  args.columns = per_segment ? x.pixels() : group_channels;
-  args.parameter_group_step = group_channels;
-  args.parameter_segment_step = per_segment ? 1 : 0;
-  args.parameter_column_step = per_segment ? 0 : 1;
-}
-
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
-template <class Scalar>
-void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layout, const Images<const Scalar>& x,
-                      const Images<Scalar>& y, Index groups, Index first) noexcept {
-  const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
-  set_extents(args, layout, x, groups);
-  args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
-  args.x_segment_stride = from.segment;
-  args.y = y.data(), args.y_outer_stride = to.outer, args.y_group_stride = to.group;
-  args.y_segment_stride = to.segment;
-  for (Scalar** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
-    if (*statistics) *statistics += first;
-  }
-  kernels::segment_norm_forward<native>(args);
-}
-
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
-template <class Scalar>
-void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout layout, const Images<const Scalar>& dy,
-                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Index first) noexcept {
-  const GroupStrides dy_stride = group_strides(layout, dy, groups), x_stride = group_strides(layout, x, groups);
-  set_extents(args, layout, x, groups);
-  args.dy = dy.data(), args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
-  args.dy_segment_stride = dy_stride.segment;
-  args.x = x.data(), args.x_outer_stride = x_stride.outer, args.x_group_stride = x_stride.group;
-  args.x_segment_stride = x_stride.segment;
-  args.dx = dx.data();
-  if (dx.data()) {
-    const GroupStrides dx_stride = group_strides(layout, dx, groups);
-    args.dx_outer_stride = dx_stride.outer, args.dx_group_stride = dx_stride.group;
-    args.dx_segment_stride = dx_stride.segment;
-  }
-  args.mean += first, args.mean_rest += first, args.rstd += first;
-  kernels::segment_norm_backward<native>(args);
 }
 
 // ---------------------------------------------------------------- copies, for layouts that the kernel does not take
@@ -167,7 +82,7 @@ template <class Scalar>
 void normalize_groups(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                       const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps,
                       const GroupNormAxes& norm, NormStatistics<Scalar>* saved, const Context& context) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   require_eps(where, eps);
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_like_x<Scalar>(where, "y", y, x);
@@ -179,11 +94,13 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
 
   const Images<const Scalar> from(x, axes);
   const Images<Scalar> to(y, axes);
-  const GroupLayout layout = common_layout(from, to);
-  const bool is_copied = layout == GroupLayout::other && x.size() > 0;
+  const GroupLayout layout = x.size() == 0 ? GroupLayout::pixels_contiguous  // of nothing, as any other
+                                           : common_layout(from, to);
+  const bool is_copied = layout == GroupLayout::other;
   const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
   const Index copied = is_copied ? at_once * from.channels().extent * from.pixels() : 0;
-  Scratch scratch(where, context, Scratch::bytes<Scalar>(copied));
+  const std::size_t bytes = x.size() == 0 ? 0 : forward_bytes(layout, from, groups);
+  Scratch scratch(where, context, Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
   if (saved) {
     const auto count = static_cast<std::size_t>(from.batch().extent * groups);
     for (auto* statistics : {&saved->mean, &saved->mean_rest, &saved->rstd}) statistics->resize(count);
@@ -196,13 +113,13 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
                                            .rstd = saved ? saved->rstd.data() : nullptr,
                                            .eps = eps};
   if (x.size() == 0) return;
-  if (!is_copied) return normalize_images(args, layout, from, to, groups, 0);
+  if (!is_copied) return normalize_images(args, layout, from, to, groups, 0, scratch.take_bytes(bytes));
   Scalar* dense = scratch.take<Scalar>(copied);
   for (Index first = 0; first < from.batch().extent; first += at_once) {
     const Index count = std::min(at_once, from.batch().extent - first);
     const auto part = gathered(from.examples(first, count), dense);
     const Images<Scalar> result(dense, count, from.channels().extent, from.pixels());
-    normalize_images(args, group_layout(part), part, result, groups, first * groups);
+    normalize_images(args, group_layout(part), part, result, groups, first * groups, nullptr);
     for_each_copied(to.examples(first, count), dense, [](Scalar& y_element, Scalar value) { y_element = value; });
   }
 }
@@ -231,7 +148,7 @@ void require_group_gradients(const char* where, const RowNormGradients<Scalar>& 
   require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), channel_axis);
   require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
   require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
-  require_gradient_memory(where, to, dy, x, gamma);
+  require_gradient_memory(where, to, dy, x, gamma.view());
 }
 
 /// Backward by way of copies of x and dy, the second of which becomes dx.
@@ -258,7 +175,7 @@ template <class Scalar>
 void differentiate_groups(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                           const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                           const GroupNormAxes& norm, const RowNormGradients<Scalar>& to, const Context& context) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_saved_groups(where, saved, x.shape(), x.shape()[axes.batch] * groups);
   require_group_gradients(where, to, dy, x, gamma, axes.channel);
@@ -267,13 +184,15 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
   const bool with_dx = to.dx.is_wanted();
   const TensorView<Scalar> no_dx(nullptr, x.shape(), x.strides(), x.order());
   const Images<Scalar> dx_images(with_dx ? to.dx.view() : no_dx, axes);
-  const GroupLayout layout = common_layout(x_images, dy_images, dx_images);
-  const bool is_copied = layout == GroupLayout::other && x.size() > 0;
+  const GroupLayout layout = x.size() == 0 ? GroupLayout::pixels_contiguous  // of nothing, as any other
+                                           : common_layout(x_images, dy_images, dx_images);
+  const bool is_copied = layout == GroupLayout::other;
   const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
   const Index copied = is_copied ? at_once * x_images.channels().extent * x_images.pixels() : 0;
   const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
+  const bool has_lanes = groups > 0 && group_kernel(layout, x_images, groups) == GroupKernel::group_lanes;
   const std::size_t bytes =
-      with_parameters ? kernels::segment_norm_backward_workspace_bytes<Scalar>(x.shape()[axes.channel]) : 0;
+      with_parameters || has_lanes ? backward_bytes(layout, x_images, std::max<Index>(groups, 1)) : 0;
   Scratch scratch(where, context, 2 * Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
   kernels::SegmentNormBackward<Scalar> args{.gamma = gamma.data(),
                                             .mean = saved.mean.data(),
@@ -296,9 +215,13 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
 template <class Scalar>
 std::size_t group_norm_workspace_bytes(const char* where, const Shape& x, const ImageAxes& given) {
   const ImageAxes axes = resolve_image_axes(where, given, x);
-  const Index example = x[axes.batch] == 0 ? 0 : x.size() / x[axes.batch];
-  return 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
-         Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(x[axes.channel]));
+  const Index examples = x[axes.batch], channels = x[axes.channel];
+  const Index example = examples == 0 ? 0 : x.size() / examples;
+  const std::size_t copied = 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
+                             Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(channels));
+  const std::size_t lanes = Scratch::bytes_of(
+      kernels::group_lanes_backward_workspace_bytes<Scalar>(channels * std::max<Index>(1, examples), channels));
+  return std::max(copied, lanes);
 }
 
 }  // namespace detail

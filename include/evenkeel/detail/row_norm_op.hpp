@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -8,8 +9,8 @@
 #include "evenkeel/core/context.hpp"
 #include "evenkeel/core/overlap.hpp"
 #include "evenkeel/core/parameter_view.hpp"
-#include "evenkeel/kernels/row_norm_backward.hpp"
-#include "evenkeel/kernels/row_norm_forward.hpp"
+#include "evenkeel/detail/kernel_parameters.hpp"
+#include "evenkeel/detail/norm_kernels.hpp"
 #include "evenkeel/ops/norm_statistics.hpp"
 
 /// LayerNorm and RMSNorm between tensors and kernels: everything is checked here, then one kernel is called.
@@ -19,8 +20,15 @@ namespace detail {
 
 template <class Scalar>
 constexpr void require_supported_scalar() {
+  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double> || kernels::is_16_bit<Scalar>,
+                "evenkeel: norms take tensors of float, double, bfloat16 or half");
+}
+
+/// What norms of channels take.
+template <class Scalar>
+constexpr void require_float_or_double() {
   static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
-                "evenkeel: norms take tensors of float or double");
+                "evenkeel: norms of channels (BatchNorm, GroupNorm, InstanceNorm) take tensors of float or double");
 }
 
 /// Rows of contiguous features.
@@ -57,17 +65,19 @@ inline std::string features_context(const Shape& x, const Shape& normalized, Ind
   return text + ")";
 }
 
-/// Throws unless the parameters are one number for each feature, in the order in which x has them.
-template <class Scalar>
-void require_parameters(const char* where, const char* name, const TensorView<const Scalar>& parameters,
-                        const TensorView<const Scalar>& x, const Axes& axes) {
-  const int first = axes.first(where, x.shape());
+/// The extents of the normalized axes.
+inline Shape normalized_shape(const char* where, const Shape& x, const Axes& axes) {
+  const int first = axes.first(where, x);
   Shape normalized;
-  int longer_than_1 = 0;
-  for (int k = 0; k < axes.count(); ++k) {
-    normalized.append(x.shape()[first + k]);
-    longer_than_1 += x.shape()[first + k] > 1;
-  }
+  for (int k = 0; k < axes.count(); ++k) normalized.append(x[first + k]);
+  return normalized;
+}
+
+/// Throws unless the parameters are one number for each feature.
+template <class P, class Scalar>
+void require_parameters(const char* where, const char* name, const TensorView<P>& parameters,
+                        const TensorView<const Scalar>& x, const Axes& axes) {
+  const Shape normalized = normalized_shape(where, x.shape(), axes);
   if (parameters.size() != normalized.size()) {
     raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
                                       " elements, expected " + std::to_string(normalized.size()) +
@@ -78,64 +88,115 @@ void require_parameters(const char* where, const char* name, const TensorView<co
                                       shape_string(normalized) +
                                       features_context(x.shape(), normalized, parameters.size()));
   }
-  if (longer_than_1 < 2) return;
-  const StorageOrder order = parameters.rank() > 1 ? parameters.order() : StorageOrder::row_major;
-  if (order != x.order()) {
-    raise_invalid_argument(where, std::string(name) + " over several axes is " + order_string(order) +
-                                      (parameters.rank() > 1 ? "" : " (as every flat one is)") + ", expected " +
-                                      order_string(x.order()) + " as x is (" + has_shape("x", x.shape()) + ")");
-  }
 }
 
-template <class Scalar>
-void require_optional(const char* where, const char* name, const ParameterView<Scalar>& parameters,
+/// The same, where there are parameters: an absent one has rank 0.
+template <class P, class Scalar>
+void require_optional(const char* where, const char* name, const TensorView<P>& parameters,
                       const TensorView<const Scalar>& x, const Axes& axes) {
-  if (parameters.is_given()) require_parameters(where, name, parameters.view(), x, axes);
+  if (parameters.rank() > 0) require_parameters(where, name, parameters, x, axes);
 }
 
-/// The rows of a tensor that has to have the shape and the order of another.
+/// One of the parameters of a call, or its gradient.
+struct NamedType {
+  const char* name;
+  bool is_there, is_wide;
+};
 template <class Scalar>
-Rows rows_like(const char* where, const char* name, const TensorView<const Scalar>& output, const char* like_name,
-               const TensorView<const Scalar>& like, const Axes& axes) {
-  require_same_shape(where, name, output.shape(), like_name, like.shape());
-  require_same_order(where, name, output, like_name, like);
-  return contiguous_rows(where, name, output, axes);
+NamedType named_type(const char* name, const AnyParameter<Scalar>& parameter) {
+  return {name, parameter.is_there(), parameter.is_wide()};
+}
+
+/// Whether the parameters of a call are float beside data of 16 bits. Throws unless those that are there agree.
+inline bool require_one_type(const char* where, std::initializer_list<NamedType> parameters) {
+  const NamedType* first = nullptr;
+  for (const NamedType& parameter : parameters) {
+    if (!parameter.is_there) continue;
+    if (!first) first = &parameter;
+    if (parameter.is_wide == first->is_wide) continue;
+    const auto type = [](bool is_wide) { return is_wide ? "float" : "16-bit"; };
+    raise_invalid_argument(where, std::string(parameter.name) + " has " + type(parameter.is_wide) +
+                                      " elements, expected " + type(first->is_wide) + " ones as " + first->name +
+                                      " has");
+  }
+  return first && first->is_wide;
+}
+
+/// body(type of the caller's parameters, type that kernels take). 1 + gamma has more digits than 16 bits hold.
+template <class Scalar, class Body>
+void with_parameter_types(bool is_wide, bool is_around_zero, const Body& body) {
+  using Compute = kernels::Compute<Scalar>;
+  if (is_wide) return body(Compute{}, Compute{});
+  if (is_around_zero) return body(Scalar{}, Compute{});
+  body(Scalar{}, Scalar{});
+}
+
+template <class Scalar>
+NormOperand<Scalar> norm_operand(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
+  return {view.data(), axis_view(where, name, view, axes)};
+}
+
+/// The operand of a tensor that has to have the shape and the order of another.
+template <class Scalar, class Like>
+NormOperand<Scalar> operand_like(const char* where, const char* name, const TensorView<Scalar>& view,
+                                 const char* like_name, const TensorView<Like>& like, const Axes& axes) {
+  require_same_shape(where, name, view.shape(), like_name, like.shape());
+  require_same_order(where, name, view, like_name, like);
+  return norm_operand(where, name, view, axes);
+}
+
+/// With parameters of type Given, which kernels take as P.
+template <template <class, class, bool> class NormRow, class Scalar, class Given, class P>
+void normalize_with(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                    const ParameterView<Scalar>& any_gamma, const ParameterView<Scalar>& any_beta, double eps,
+                    const Axes& axes, NormStatistics<Scalar>* saved, const Context& context) {
+  const TensorView<const Given> gamma = any_gamma.template as<const Given>();
+  const TensorView<const Given> beta = any_beta.template as<const Given>();
+  require_eps(where, eps);
+  const auto in = norm_operand(where, "x", x, axes);
+  const auto out = operand_like(where, "y", y, "x", x, axes);
+  require_optional(where, "gamma", gamma, x, axes);
+  require_optional(where, "beta", beta, x, axes);
+  require_in_place_or_no_overlap(where, "y", y, "x", x);
+  require_no_overlap(where, "y", y, "gamma", gamma);
+  require_no_overlap(where, "y", y, "beta", beta);
+
+  const KernelParameters<P> parameters(where, x, axes);
+  Scratch scratch(where, context,
+                  parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(beta) +
+                      norm_workspace_bytes(in, out));
+  const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
+  const P* kernel_beta = parameters.values(beta, scratch);
+
+  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
+  if (saved) {
+    const auto rows = static_cast<std::size_t>(in.rows());
+    saved->mean.resize(centred ? rows : 0);
+    saved->mean_rest.resize(centred ? rows : 0);
+    saved->rstd.resize(rows);
+    saved->shape = x.shape();
+  }
+  run_norm<NormRow>(in, out,
+                    kernels::RowNormForward<Scalar, P>{
+                        .gamma = kernel_gamma,
+                        .beta = kernel_beta,
+                        .mean = saved && centred ? saved->mean.data() : nullptr,
+                        .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
+                        .rstd = saved ? saved->rstd.data() : nullptr,
+                        .eps = eps},
+                    scratch);
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-               NormStatistics<Scalar>* saved) {
+               NormStatistics<Scalar>* saved, const Context& context) {
   require_supported_scalar<Scalar>();
-  require_eps(where, eps);
-  const Rows in = contiguous_rows(where, "x", x, axes);
-  const Rows out = rows_like<Scalar>(where, "y", y, "x", x, axes);
-  require_optional(where, "gamma", gamma, x, axes);
-  require_optional(where, "beta", beta, x, axes);
-  require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", gamma.view());
-  require_no_overlap(where, "y", y, "beta", beta.view());
-
-  constexpr bool centred = NormRow<native, Scalar, false>::centred;
-  if (saved) {
-    saved->mean.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
-    saved->mean_rest.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
-    saved->rstd.resize(static_cast<std::size_t>(in.rows));
-    saved->shape = x.shape();
-  }
-  kernels::row_norm_forward<native, NormRow>(
-      kernels::RowNormForward<Scalar>{.x = x.data(),
-                                      .gamma = gamma.data(),
-                                      .beta = beta.data(),
-                                      .y = y.data(),
-                                      .mean = saved && centred ? saved->mean.data() : nullptr,
-                                      .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
-                                      .rstd = saved ? saved->rstd.data() : nullptr,
-                                      .rows = in.rows,
-                                      .features = in.features,
-                                      .x_stride = in.stride,
-                                      .y_stride = out.stride,
-                                      .eps = eps});
+  require_around_one(where, "beta", beta);
+  const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(Given, P) {
+    normalize_with<NormRow, Scalar, Given, P>(where, x, y, gamma, beta, eps, axes, saved, context);
+  });
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -161,29 +222,70 @@ struct RowNormGradients {
 };
 
 /// Throws if gradients overlap anything that is read, or one another.
-template <class Scalar>
+template <class Scalar, class P>
 void require_gradient_memory(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                             const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma) {
-  const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
+                             const TensorView<const Scalar>& x, const TensorView<const P>& gamma) {
+  const TensorView<const Scalar> dx = to.dx.view();
+  const TensorView<const P> dgamma = to.dgamma.template as<P>(), dbeta = to.dbeta.template as<P>();
   require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
   require_no_overlap(where, "dx", dx, "x", x);
-  require_no_overlap(where, "dx", dx, "gamma", gamma.view());
+  require_no_overlap(where, "dx", dx, "gamma", gamma);
   require_no_overlap(where, "dx", dx, "dgamma", dgamma);
   require_no_overlap(where, "dx", dx, "dbeta", dbeta);
   require_no_overlap(where, "dgamma", dgamma, "dbeta", dbeta);
   for (const auto& [name, out] : {std::pair{"dgamma", dgamma}, std::pair{"dbeta", dbeta}}) {
     require_no_overlap(where, name, out, "dy", dy);
     require_no_overlap(where, name, out, "x", x);
-    require_no_overlap(where, name, out, "gamma", gamma.view());
+    require_no_overlap(where, name, out, "gamma", gamma);
   }
 }
 
-template <class Scalar>
+template <class Scalar, class P>
 void require_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, const Axes& axes) {
-  if (to.dgamma.is_wanted()) require_parameters(where, "dgamma", to.dgamma.view(), x, axes);
-  if (to.dbeta.is_wanted()) require_parameters(where, "dbeta", to.dbeta.view(), x, axes);
+                       const TensorView<const Scalar>& x, const TensorView<const P>& gamma, const Axes& axes) {
+  require_optional(where, "dgamma", to.dgamma.template as<P>(), x, axes);
+  require_optional(where, "dbeta", to.dbeta.template as<P>(), x, axes);
   require_gradient_memory(where, to, dy, x, gamma);
+}
+
+/// With parameters of type Given, which kernels take as P.
+template <template <class, class, bool> class NormRow, class Scalar, class Given, class P>
+void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                             const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& any_gamma,
+                             const Axes& axes, const RowNormGradients<Scalar>& to, const Context& context) {
+  const TensorView<const Given> gamma = any_gamma.template as<const Given>();
+  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
+  const auto in = norm_operand(where, "x", x, axes);
+  require_saved(where, saved, x.shape(), in.rows(), centred);
+  const auto upstream = operand_like(where, "dy", dy, "x", x, axes);
+  const auto out = to.dx.is_wanted() ? operand_like(where, "dx", to.dx.view(), "x", x, axes) : NormOperand<Scalar>{};
+  require_optional(where, "gamma", gamma, x, axes);
+  require_gradients(where, to, dy, x, gamma, axes);
+
+  const KernelParameters<P> parameters(where, x, axes);
+  const TensorView<Given> dgamma = to.dgamma.template as<Given>(), dbeta = to.dbeta.template as<Given>();
+  const NormBackwardOperands<Scalar> operands{upstream, in, out};
+  const NormBackwardWorkspace<Scalar> workspace(operands, to.dgamma.is_wanted() || to.dbeta.is_wanted());
+  Scratch scratch(where, context,
+                  parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(dgamma) +
+                      parameters.workspace_bytes(dbeta) + workspace.bytes());
+  const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
+  P* kernel_dgamma = parameters.gradient(dgamma, to.dgamma.adds(), scratch);
+  P* kernel_dbeta = parameters.gradient(dbeta, to.dbeta.adds(), scratch);
+  run_norm_backward<NormRow>(
+      operands,
+      kernels::RowNormBackward<Scalar, P>{.gamma = kernel_gamma,
+                                          .mean = saved.mean.data(),
+                                          .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
+                                          .rstd = saved.rstd.data(),
+                                          .dgamma = kernel_dgamma,
+                                          .dbeta = kernel_dbeta,
+                                          .add_dx = to.dx.adds(),
+                                          .add_dgamma = to.dgamma.adds(),
+                                          .add_dbeta = to.dbeta.adds()},
+      workspace, scratch);
+  parameters.take_gradient(dgamma, kernel_dgamma);
+  parameters.take_gradient(dbeta, kernel_dbeta);
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
@@ -191,47 +293,20 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
                         const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
                         const RowNormGradients<Scalar>& to, const Context& context) {
   require_supported_scalar<Scalar>();
-  constexpr bool centred = NormRow<native, Scalar, false>::centred;
-  const Rows in = contiguous_rows(where, "x", x, axes);
-  require_saved(where, saved, x.shape(), in.rows, centred);
-  const Rows upstream = rows_like<Scalar>(where, "dy", dy, "x", x, axes);
-  const Rows out = to.dx.is_wanted() ? rows_like<Scalar>(where, "dx", to.dx.view(), "x", x, axes) : Rows{};
-  require_optional(where, "gamma", gamma, x, axes);
-  require_gradients(where, to, dy, x, gamma, axes);
-
-  const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
-  const std::size_t bytes =
-      with_parameters ? kernels::row_norm_backward_workspace_bytes<Scalar>(in.rows, in.features) : 0;
-  Scratch scratch(where, context, Scratch::bytes_of(bytes));
-  kernels::row_norm_backward<native, NormRow>(
-      kernels::RowNormBackward<Scalar>{.dy = dy.data(),
-                                       .x = x.data(),
-                                       .gamma = gamma.data(),
-                                       .mean = saved.mean.data(),
-                                       .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
-                                       .rstd = saved.rstd.data(),
-                                       .dx = to.dx.view().data(),
-                                       .dgamma = to.dgamma.data(),
-                                       .dbeta = to.dbeta.data(),
-                                       .add_dx = to.dx.adds(),
-                                       .add_dgamma = to.dgamma.adds(),
-                                       .add_dbeta = to.dbeta.adds(),
-                                       .rows = in.rows,
-                                       .features = in.features,
-                                       .dy_stride = upstream.stride,
-                                       .x_stride = in.stride,
-                                       .dx_stride = out.stride,
-                                       .workspace = scratch.take_bytes(bytes)});
+  const bool is_wide = require_one_type(
+      where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(Given, P) {
+    normalize_backward_with<NormRow, Scalar, Given, P>(where, dy, x, saved, gamma, axes, to, context);
+  });
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.
 template <class Scalar>
 std::size_t normalize_backward_workspace_bytes(const char* where, const Shape& x, const Axes& axes) {
-  const int first = axes.first(where, x);
-  Index features = 1;
-  for (int k = 0; k < axes.count(); ++k) features *= x[first + k];
+  const Index features = normalized_shape(where, x, axes).size();
   const Index rows = features == 0 ? 0 : x.size() / features;
-  return Scratch::bytes_of(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features));
+  const std::size_t copies = 3 * Scratch::bytes<kernels::Compute<Scalar>>(features);  // KernelParameters
+  return norm_backward_workspace_bytes<Scalar>(rows, features) + copies;
 }
 
 }  // namespace detail

@@ -86,9 +86,10 @@ inline Batch tree_sum(const Batch (&v)[Count]) noexcept {
 }
 
 /// Measures a block of lanes.
-template <class Arch, template <class, class, bool> class NormRow, class T>
+template <class Arch, template <class, class, bool> class NormRow, class X>
 class LaneMeter {
  public:
+  using T = Compute<X>;
   using S = Simd<Arch, T>;
   using Batch = typename S::Batch;
   static constexpr bool centred = NormRow<Arch, T, false>::centred;
@@ -97,7 +98,7 @@ class LaneMeter {
   LaneArray<T> var;  ///< the mean square, for RMSNorm
 
   /// Fills the four arrays. Returns whether every lane is ordinary.
-  bool measure(const LaneBlock<const T>& x, double eps) noexcept {
+  bool measure(const LaneBlock<const X>& x, double eps) noexcept {
     sample(x);
     sum<false>(x);
     bool is_fine = true;
@@ -113,7 +114,7 @@ class LaneMeter {
 
   /// shift = the mean of up to 16 rows, spread over the block so that a trend is met; a power of two of them, so that
   /// the shift of a constant lane is exactly its value.
-  void sample(const LaneBlock<const T>& x) noexcept {
+  void sample(const LaneBlock<const X>& x) noexcept {
     std::fill_n(shift_.at, padded(x.lanes), T(0));
     if (!centred) return;
     Index rows = 1;
@@ -121,7 +122,7 @@ class LaneMeter {
     const Index step = x.length / rows, first = (x.length - (rows - 1) * step) / 2;
     const Batch weight = S::broadcast(T(1) / static_cast<T>(rows));
     for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
-      const T* row = x.row(first) + j;
+      const X* row = x.row(first) + j;
       Batch sum = lanes.load(row);
       for (Index k = 1; k < rows; ++k) sum = sum + lanes.load(row += step * x.stride);
       S::store(shift_.at + j, sum * weight);
@@ -130,7 +131,7 @@ class LaneMeter {
 
   /// The totals of x * scale - shift and of its squares.
   template <bool Scaled>
-  void sum(const LaneBlock<const T>& x) noexcept {
+  void sum(const LaneBlock<const X>& x) noexcept {
     sum_.clear(padded(x.lanes));
     square_.clear(padded(x.lanes));
     for (Index first = 0; first < x.length; first += chunk_steps * step_rows) {
@@ -143,7 +144,7 @@ class LaneMeter {
   }
 
   template <bool Scaled>
-  void sum_chunk(const LaneBlock<const T>& x, Index first, Index last) noexcept {
+  void sum_chunk(const LaneBlock<const X>& x, Index first, Index last) noexcept {
     std::fill_n(chunk_sum_.at, padded(x.lanes), T(0));
     std::fill_n(chunk_square_.at, padded(x.lanes), T(0));
     Index l = first;
@@ -152,8 +153,8 @@ class LaneMeter {
   }
 
   template <bool Scaled, int Rows>
-  void sum_rows(const LaneBlock<const T>& x, Index l) noexcept {
-    const T* row = x.row(l);
+  void sum_rows(const LaneBlock<const X>& x, Index l) noexcept {
+    const X* row = x.row(l);
     for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
       const Deviation<Arch, T, Scaled> deviation(S::load((Scaled ? scale_ : shift_).at + j), S::load(shift_.at + j));
       Batch d[Rows], square[2] = {S::broadcast(T(0)), S::broadcast(T(0))};
@@ -193,7 +194,7 @@ class LaneMeter {
   }
 
   /// As accurate_moments_again and reciprocal_rms_again, for all lanes in the same passes.
-  [[gnu::noinline, gnu::flatten]] bool measure_again(const LaneBlock<const T>& x, double eps) noexcept {
+  [[gnu::noinline, gnu::flatten]] bool measure_again(const LaneBlock<const X>& x, double eps) noexcept {
     for (Index i = 0; i < x.lanes; ++i) {
       is_pending_[i] = !(offset_square_.at[i] <= var.at[i] && is_ordinary(RowStatistics<T>{T(0), T(0), rstd.at[i]}));
     }
@@ -215,7 +216,7 @@ class LaneMeter {
 
   /// Takes the statistics of lanes whose sums are accurate; the others are shifted to their mean. Returns whether there
   /// are any.
-  bool settle(const LaneBlock<const T>& x, double eps, bool is_refined) noexcept {
+  bool settle(const LaneBlock<const X>& x, double eps, bool is_refined) noexcept {
     bool pending = false;
     for (Index i = 0; i < x.lanes; ++i) {
       if (!is_pending_[i]) continue;
@@ -234,7 +235,7 @@ class LaneMeter {
   }
 
   /// The lanes whose squares leave the type's range: with x times a power of two.
-  void rescue(const LaneBlock<const T>& x, double eps) noexcept {
+  void rescue(const LaneBlock<const X>& x, double eps) noexcept {
     for (Index i = 0; i < x.lanes; ++i) {
       if (is_pending_[i]) scale_.at[i] = rescue_scale<T>(moments(i, x.length).square);
     }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <limits>
-
 #include "evenkeel/kernels/lane_norm_forward.hpp"
 #include "evenkeel/kernels/parameter_totals.hpp"
 
@@ -11,17 +9,18 @@ inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
 /// [outer][length][lanes], as LaneNormForward.
-template <class T>
+template <class X, class P = X>
 struct LaneNormBackward {
-  const T* dy = nullptr;
-  const T* x = nullptr;
-  const T* gamma = nullptr;      ///< [length], or [lanes] if parameters_per_lane; null: 1
+  using T = Compute<X>;
+  const X* dy = nullptr;
+  const X* x = nullptr;
+  const P* gamma = nullptr;      ///< [length], or [lanes] if parameters_per_lane; null: 1
   const T* mean = nullptr;       ///< [outer * lanes]; not read by RMSNorm, as mean_rest
   const T* mean_rest = nullptr;  ///< [outer * lanes], or null: 0, which costs the accuracy of lanes with a large mean
   const T* rstd = nullptr;       ///< [outer * lanes]
-  T* dx = nullptr;               ///< null: not wanted; may be dy
-  T* dgamma = nullptr;           ///< as gamma; null: not wanted
-  T* dbeta = nullptr;            ///< as gamma; null: not wanted
+  X* dx = nullptr;               ///< null: not wanted; may be dy
+  P* dgamma = nullptr;           ///< as gamma; null: not wanted
+  P* dbeta = nullptr;            ///< as gamma; null: not wanted
   bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
   Index outer = 0, length = 0, lanes = 0;
   Index dy_outer_stride = 0, dy_stride = 0;
@@ -34,17 +33,19 @@ struct LaneNormBackward {
 
 /// Pass 1 over a block sums g = dy * gamma and g * x_hat of each lane, and dy and dy * x_hat of each row; pass 2 writes
 /// dx from the last row, which is still in a cache, to the first.
-template <class Arch, template <class, class, bool> class NormRow, class T>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
 class LaneNormBackwardPass {
  public:
-  explicit LaneNormBackwardPass(const LaneNormBackward<T>& args) noexcept
+  using T = Compute<X>;
+
+  explicit LaneNormBackwardPass(const LaneNormBackward<X, P>& args) noexcept
       : a_(args),
         wants_parameters_(args.dgamma || args.dbeta),
         parameters_(wants_parameters_ ? args.workspace : nullptr,
                     args.parameters_per_lane ? args.lanes : args.length) {}
 
   void run() noexcept {
-    const Index at_once = block_lanes<T>(2, a_.length, a_.lanes);
+    const Index at_once = block_lanes<X>(2, a_.length, a_.lanes);
     for (Index o = 0; o < a_.outer; ++o) {
       for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
     }
@@ -61,8 +62,8 @@ class LaneNormBackwardPass {
 
   /// Where a block is, its first lane among all parameters, and its statistics.
   struct Block {
-    LaneBlock<const T> dy, x;
-    LaneBlock<T> dx;
+    LaneBlock<const X> dy, x;
+    LaneBlock<X> dx;
     Index first;
     const T *mean, *mean_rest, *rstd;
   };
@@ -129,10 +130,10 @@ class LaneNormBackwardPass {
 
   template <int Rows, bool WithRowParameters, class Coefficients>
   void sum_piece(const Block& b, const Coefficients& coefficients, Index l, Index start) noexcept {
-    const T *x = b.x.row(l) + start, *dy = b.dy.row(l) + start;
+    const X *x = b.x.row(l) + start, *dy = b.dy.row(l) + start;
     Batch gamma[Rows], dgamma[Rows], dbeta[Rows];
     for (int r = 0; r < Rows; ++r) {
-      gamma[r] = S::broadcast(a_.gamma && !a_.parameters_per_lane ? a_.gamma[l + r] : T(1));
+      gamma[r] = row_gamma(l + r);
       dgamma[r] = dbeta[r] = S::broadcast(T(0));
     }
     for_each_vector<Arch, T, 1>(std::min(row_piece, b.x.lanes - start), [&](auto, Index j, auto lanes) {
@@ -189,9 +190,9 @@ class LaneNormBackwardPass {
   template <bool Add, class Coefficients>
   void write(const Block& b, const Coefficients& coefficients) const noexcept {
     for (Index l = a_.length - 1; l >= 0; --l) {
-      const T *x = b.x.row(l), *dy = b.dy.row(l);
-      T* dx = b.dx.row(l);
-      const Batch gamma = S::broadcast(a_.gamma && !a_.parameters_per_lane ? a_.gamma[l] : T(1));
+      const X *x = b.x.row(l), *dy = b.dy.row(l);
+      X* dx = b.dx.row(l);
+      const Batch gamma = row_gamma(l);
       for_each_vector<Arch, T, 2>(b.x.lanes, [&](auto, Index j, auto lanes) {
         const Batch deviation = coefficients.row(j, lanes).deviation(lanes.load(x + j));
         const Batch g = keep(lanes.load(dy + j) * gamma);
@@ -202,16 +203,21 @@ class LaneNormBackwardPass {
     }
   }
 
-  const LaneNormBackward<T>& a_;
+  /// gamma of one row, in each lane.
+  Batch row_gamma(Index l) const noexcept {
+    return S::broadcast(a_.gamma && !a_.parameters_per_lane ? to_compute(a_.gamma[l]) : T(1));
+  }
+
+  const LaneNormBackward<X, P>& a_;
   const bool wants_parameters_;
   const ParameterTotals<T> parameters_;
   LaneTotal<T> g_, gx_;
   LaneArray<T> chunk_g_, chunk_gx_, gain_, slope_, intercept_, scale_;
 };
 
-template <class T>
+template <class X>
 inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept {
-  return ParameterTotals<T>::workspace_bytes(parameters);
+  return ParameterTotals<Compute<X>>::workspace_bytes(parameters);
 }
 
 /// dx, dgamma and dbeta, as far as they are wanted.
@@ -219,9 +225,9 @@ inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept
 /// Aliasing  dx may be dy; nothing else may overlap.
 /// Numerics  as layer_norm_backward: sums in chains of at most 32 additions, merged in twice T's digits.
 /// Cost      x and dy read twice, dx written once; 44 KiB of stack; no allocation.
-template <class Arch, template <class, class, bool> class NormRow, class T>
-[[gnu::flatten]] inline void lane_norm_backward(const LaneNormBackward<T>& a) noexcept {
-  LaneNormBackwardPass<Arch, NormRow, T>(a).run();
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
+[[gnu::flatten]] inline void lane_norm_backward(const LaneNormBackward<X, P>& a) noexcept {
+  LaneNormBackwardPass<Arch, NormRow, X, P>(a).run();
 }
 
 }  // namespace kernels

@@ -8,12 +8,15 @@ inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
 /// [outer][length][lanes], the lanes contiguous; what is normalized together is one lane.
-template <class T>
+///
+/// X is the type of the data, P that of the parameters: X or Compute<X>. Statistics are of type Compute<X>.
+template <class X, class P = X>
 struct LaneNormForward {
-  const T* x = nullptr;
-  const T* gamma = nullptr;  ///< [length], or [lanes] if parameters_per_lane; null: 1
-  const T* beta = nullptr;   ///< as gamma; null: 0
-  T* y = nullptr;            ///< may be x
+  using T = Compute<X>;
+  const X* x = nullptr;
+  const P* gamma = nullptr;  ///< [length], or [lanes] if parameters_per_lane; null: 1
+  const P* beta = nullptr;   ///< as gamma; null: 0
+  X* y = nullptr;            ///< may be x; or null: only statistics are wanted
   T* mean = nullptr;         ///< [outer * lanes], or null: not wanted; as the next three
   T* mean_rest = nullptr;
   T* rstd = nullptr;
@@ -28,13 +31,13 @@ struct LaneNormForward {
 /// Lanes of a block. Where x and what goes with it (`arrays`) come from the caches anyway, so few that a block stays in
 /// the L1 cache; else as many as keep a block in the L2 cache between the two passes; where even 256 lanes do not,
 /// many, as long pieces of rows are what the hardware's prefetching follows.
-template <class T>
+template <class X>
 inline Index block_lanes(Index arrays, Index length, Index lanes) noexcept {
-  const Index lane_bytes = arrays * length * static_cast<Index>(sizeof(T));
-  const Index few = most_lanes<T> / 16, some = most_lanes<T> / 4;
+  const Index lane_bytes = arrays * length * static_cast<Index>(sizeof(X));
+  const Index few = most_lanes<Compute<X>> / 16, some = most_lanes<Compute<X>> / 4;
   if (2 * lane_bytes * lanes <= (Index{512} << 10) && lane_bytes * few <= (Index{16} << 10)) return few;
   const Index fitting = (Index{128} << 10) / lane_bytes / few * few;
-  return fitting >= some ? std::min(fitting, most_lanes<T>) : most_lanes<T>;
+  return fitting >= some ? std::min(fitting, most_lanes<Compute<X>>) : most_lanes<Compute<X>>;
 }
 
 /// The coefficients that lanes are normalized with, as arrays of them: [lanes] each.
@@ -54,13 +57,15 @@ struct LaneCoefficients {
   }
 };
 
-template <class Arch, template <class, class, bool> class NormRow, class T>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
 class LaneNormForwardPass {
  public:
-  explicit LaneNormForwardPass(const LaneNormForward<T>& args) noexcept : a_(args) {}
+  using T = Compute<X>;
+
+  explicit LaneNormForwardPass(const LaneNormForward<X, P>& args) noexcept : a_(args) {}
 
   void run() noexcept {
-    const Index at_once = block_lanes<T>(1, a_.length, a_.lanes);
+    const Index at_once = block_lanes<X>(1, a_.length, a_.lanes);
     for (Index o = 0; o < a_.outer; ++o) {
       for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
     }
@@ -71,10 +76,11 @@ class LaneNormForwardPass {
   using Batch = typename S::Batch;
 
   void block(Index o, Index first, Index lanes) noexcept {
-    const LaneBlock<const T> x{a_.x + o * a_.x_outer_stride + first, a_.length, a_.x_stride, lanes};
-    const LaneBlock<T> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
+    const LaneBlock<const X> x{a_.x + o * a_.x_outer_stride + first, a_.length, a_.x_stride, lanes};
     const bool is_ordinary = meter_.measure(x, a_.eps);
     save(o * a_.lanes + first, lanes);
+    if (!a_.y) return;
+    const LaneBlock<X> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
     is_ordinary ? write<false>(x, y, first) : write_extreme(x, y, first);
   }
 
@@ -85,7 +91,7 @@ class LaneNormForwardPass {
     if (a_.var) std::copy_n(meter_.var.at, lanes, a_.var + first);
   }
 
-  [[gnu::noinline, gnu::flatten]] void write_extreme(const LaneBlock<const T>& x, const LaneBlock<T>& y,
+  [[gnu::noinline, gnu::flatten]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y,
                                                      Index first) noexcept {
     std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, power_of_two_below<T>);
     write<true>(x, y, first);
@@ -93,7 +99,7 @@ class LaneNormForwardPass {
 
   /// From the last row, which is still in a cache, to the first.
   template <bool Scaled>
-  void write(const LaneBlock<const T>& x, const LaneBlock<T>& y, Index first) const noexcept {
+  void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first) const noexcept {
     const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{meter_.mean.at, meter_.mean_rest.at, meter_.rstd.at,
                                                                   scale_.at};
     a_.parameters_per_lane ? write_columns(x, y, coefficients, parameter_block<1>(a_.gamma, a_.gamma ? first : 0),
@@ -102,11 +108,11 @@ class LaneNormForwardPass {
   }
 
   template <class Coefficients>
-  void write_rows(const LaneBlock<const T>& x, const LaneBlock<T>& y, const Coefficients& coefficients) const noexcept {
+  void write_rows(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients) const noexcept {
     for (Index l = x.length - 1; l >= 0; --l) {
-      const T *from = x.row(l);
-      T* to = y.row(l);
-      const Batch gamma = S::broadcast(a_.gamma ? a_.gamma[l] : T(1)), beta = S::broadcast(a_.beta ? a_.beta[l] : T(0));
+      const X* from = x.row(l);
+      X* to = y.row(l);
+      const Batch gamma = parameter<1>(a_.gamma, l), beta = parameter<0>(a_.beta, l);
       for_each_vector<Arch, T, 2>(x.lanes, [&](auto, Index j, auto lanes) {
         const auto row = coefficients.row(j, lanes);
         lanes.store(to + j, S::fma(row.x_hat(lanes.load(from + j)), gamma, beta));
@@ -116,8 +122,8 @@ class LaneNormForwardPass {
 
   /// The same with gamma and beta of lanes, several rows at a time for what is loaded once for all of them.
   template <class Coefficients>
-  void write_columns(const LaneBlock<const T>& x, const LaneBlock<T>& y, const Coefficients& coefficients,
-                     const T* gamma, const T* beta) const noexcept {
+  void write_columns(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
+                     const P* gamma, const P* beta) const noexcept {
     for (Index end = x.length; end > 0; end -= std::min(end, step_rows)) {
       const Index start = std::max<Index>(0, end - step_rows);
       for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
@@ -130,8 +136,14 @@ class LaneNormForwardPass {
     }
   }
 
-  const LaneNormForward<T>& a_;
-  LaneMeter<Arch, NormRow, T> meter_;
+  /// gamma or beta of one row, in each lane.
+  template <int Default>
+  static Batch parameter(const P* parameters, Index l) noexcept {
+    return S::broadcast(parameters ? to_compute(parameters[l]) : T(Default));
+  }
+
+  const LaneNormForward<X, P>& a_;
+  LaneMeter<Arch, NormRow, X> meter_;
   LaneArray<T> scale_;
 };
 
@@ -140,10 +152,10 @@ class LaneNormForwardPass {
 /// Numerics  as layer_norm_forward: sums of deviations from a sample of the lane, taken in chains of at most 20
 ///           additions and merged in twice T's digits; lanes whose mean is far from their sample's are measured again.
 /// Cost      x read twice, y written once; 40 KiB of stack; no allocation.
-template <class Arch, template <class, class, bool> class NormRow, class T>
-[[gnu::flatten]] inline void lane_norm_forward(const LaneNormForward<T>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
+[[gnu::flatten]] inline void lane_norm_forward(const LaneNormForward<X, P>& a) noexcept {
   if (a.outer == 0 || a.length == 0 || a.lanes == 0) return;
-  LaneNormForwardPass<Arch, NormRow, T>(a).run();
+  LaneNormForwardPass<Arch, NormRow, X, P>(a).run();
 }
 
 }  // namespace kernels

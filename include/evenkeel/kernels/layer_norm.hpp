@@ -7,10 +7,10 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
-using LayerNormForwardArgs = RowNormForward<T>;
-template <class T>
-using LayerNormBackwardArgs = RowNormBackward<T>;
+template <class X, class P = X>
+using LayerNormForwardArgs = RowNormForward<X, P>;
+template <class X, class P = X>
+using LayerNormBackwardArgs = RowNormBackward<X, P>;
 
 /// Layer normalization of each row: y = (x - mean) * rstd * gamma + beta.
 ///
@@ -25,8 +25,8 @@ using LayerNormBackwardArgs = RowNormBackward<T>;
 /// Cost      x read once from memory and once from cache, y written once; no allocation.
 /// Errors    none: sizes are the caller's duty.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
-template <class Arch = native, class T>
-inline void layer_norm_forward(const LayerNormForwardArgs<T>& args) noexcept {
+template <class Arch = native, class X, class P>
+inline void layer_norm_forward(const LayerNormForwardArgs<X, P>& args) noexcept {
   row_norm_forward<Arch, LayerNormRow>(args);
 }
 
@@ -40,15 +40,15 @@ inline void layer_norm_forward(const LayerNormForwardArgs<T>& args) noexcept {
 ///           4 * sqrt(rows) ulp of max|dy| * max|x_hat| (LayerNormAccuracy tests); dx is exactly 0 for one feature.
 /// Cost      x and dy read once from memory and once from cache, dx written once; no allocation.
 /// Errors    none: sizes are the caller's duty, workspace of layer_norm_backward_workspace_bytes included.
-template <class Arch = native, class T>
-inline void layer_norm_backward(const LayerNormBackwardArgs<T>& args) noexcept {
+template <class Arch = native, class X, class P>
+inline void layer_norm_backward(const LayerNormBackwardArgs<X, P>& args) noexcept {
   row_norm_backward<Arch, LayerNormRow>(args);
 }
 
 /// Bytes of workspace that layer_norm_backward takes for dgamma and dbeta.
-template <class T>
+template <class X>
 inline std::size_t layer_norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  return row_norm_backward_workspace_bytes<T>(rows, features);
+  return row_norm_backward_workspace_bytes<X>(rows, features);
 }
 
 }  // namespace kernels

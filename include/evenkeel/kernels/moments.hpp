@@ -4,7 +4,8 @@
 
 /// Mean, variance and mean square of a row, or of any group of segments: the accuracy contract lives here.
 ///
-/// Sums are taken in vectors of the data's type, in chains of at most 32 additions, and merged in double.
+/// Sums are taken in vectors of the type that the data is computed in, in chains of at most 32 additions, and merged in
+/// double.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
@@ -18,9 +19,9 @@ struct RowStatistics {
 };
 
 /// What is normalized together: runs of contiguous columns, `stride` apart. A row is one of them.
-template <class T>
+template <class X>
 struct Segments {
-  const T* x;
+  const X* x;
   Index columns, segments = 1, stride = 0;
   Index size() const noexcept { return segments * columns; }
   /// `count` segments, or as many as there are from `first` on.
@@ -112,13 +113,13 @@ inline Index block_segments(Index columns) noexcept {
 }
 
 /// Adds up map(x) and its square; map(padding) is 0. At most block_segments of segments.
-template <class Arch, class T, class Map>
-inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group, T padding, const Map& map) noexcept {
+template <class Arch, class X, class Map, class T = Compute<X>>
+inline void add_power_sums(MomentSums<T>& sums, const Segments<X>& group, Compute<X> padding, const Map& map) noexcept {
   const auto rest = Simd<Arch, T>::broadcast(padding);
   for (Index start = 0; start < group.columns; start += block_columns<Arch, T>) {
     PowerSums<Arch, T, true> block;
     for (Index s = 0; s < group.segments; ++s) {
-      const T* x = group.x + s * group.stride + start;
+      const X* x = group.x + s * group.stride + start;
       for_each_vector<Arch, T, accumulators>(
           std::min(group.columns - start, block_columns<Arch, T>),
           [&](auto k, Index j, auto lanes) { block.add(k, map(lanes.load(x + j, rest))); });
@@ -128,14 +129,14 @@ inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group, T padd
 }
 
 /// Adds up x and its square.
-template <class Arch, class T>
-inline void add_power_sums(MomentSums<T>& sums, const Segments<T>& group) noexcept {
+template <class Arch, class X, class T = Compute<X>>
+inline void add_power_sums(MomentSums<T>& sums, const Segments<X>& group) noexcept {
   add_power_sums<Arch>(sums, group, T(0), [](const auto& x) { return keep(x); });
 }
 
 /// Moments of x * scale - shift.
-template <class Arch, bool Scaled, class T>
-inline Moments<T> moments_around(const Segments<T>& group, T scale, T shift) noexcept {
+template <class Arch, bool Scaled, class X, class T = Compute<X>>
+inline Moments<T> moments_around(const Segments<X>& group, T scale, T shift) noexcept {
   const Deviation<Arch, T, Scaled> deviation(scale, shift);
   const Index at_once = block_segments<Arch, T>(group.columns);
   MomentSums<T> sums;
@@ -201,8 +202,8 @@ inline T rescue_scale(Wide<T> square) noexcept {
 }
 
 /// Moments of a group whose mean is large against its spread, or whose squares leave the type's range.
-template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline ShiftedMoments<T> accurate_moments_again(const Segments<T>& group, double eps,
+template <class Arch, class X, class T = Compute<X>>
+[[gnu::noinline, gnu::flatten]] inline ShiftedMoments<T> accurate_moments_again(const Segments<X>& group, double eps,
                                                                                 const Moments<T>& first) noexcept {
   const T shift = static_cast<T>(first.mean);
   const auto m = moments_around<Arch, false>(group, T(1), shift);
@@ -226,33 +227,33 @@ template <class Arch, class T>
 /// Numerics  var within a few ulp for every row whose spread is between 1e-38 and the largest float.
 /// Cost      nothing more is read; x once more where the mean is large, thrice where squares leave the type's range.
 /// Source    shifted data algorithm; Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
-template <class Arch, class T>
-inline ShiftedMoments<T> accurate_moments(const Moments<T>& m, const Segments<T>& group, double eps) noexcept {
+template <class Arch, class X, class T = Compute<X>>
+inline ShiftedMoments<T> accurate_moments(const Moments<T>& m, const Segments<X>& group, double eps) noexcept {
   const Wide<T> var = variance(m);
   if (m.mean * m.mean <= var && is_ordinary<T>(m.square, var + eps)) return {m, T(1), T(0)};
   return accurate_moments_again<Arch>(group, eps, m);
 }
 
 /// Mean (two-part) and rstd of x[0 .. n) from its moments.
-template <class Arch, class T>
-inline RowStatistics<T> layer_statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
-  return statistics_of(accurate_moments<Arch>(m, Segments<T>{x, n}, eps), eps);
+template <class Arch, class X, class T = Compute<X>>
+inline RowStatistics<T> layer_statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
+  return statistics_of(accurate_moments<Arch>(m, Segments<X>{x, n}, eps), eps);
 }
 
 /// 1 / sqrt(mean(x^2) + eps) of a row whose squares leave the type's range.
-template <class Arch, class T>
-[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const T* x, Index n, double eps,
+template <class Arch, class X, class T = Compute<X>>
+[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const X* x, Index n, double eps,
                                                               const Moments<T>& first) noexcept {
   const T scale = rescue_scale<T>(first.square);
-  return reciprocal_root<T>(moments_around<Arch, true>(Segments<T>{x, n}, scale, T(0)).square, eps, scale);
+  return reciprocal_root<T>(moments_around<Arch, true>(Segments<X>{x, n}, scale, T(0)).square, eps, scale);
 }
 
 /// 1 / sqrt(mean(x^2) + eps) of x[0 .. n) from its moments.
 ///
 /// Numerics  as layer_statistics.
 /// Cost      nothing more is read; x once more where squares leave the type's range.
-template <class Arch, class T>
-inline T reciprocal_rms(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+template <class Arch, class X, class T = Compute<X>>
+inline T reciprocal_rms(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
   if (is_ordinary<T>(m.square, m.square + eps)) return reciprocal_root<T>(m.square, eps, T(1));
   return reciprocal_rms_again<Arch>(x, n, eps, m);
 }

@@ -27,7 +27,9 @@ class ParameterTotals {
     gamma_[parameter].add(dgamma);
     beta_[parameter].add(dbeta);
   }
-  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
+  /// P is T, or a type of 16 bits: rounded once.
+  template <class P>
+  void write(P* dgamma, bool add_dgamma, P* dbeta, bool add_dbeta) const noexcept {
     write(gamma_, dgamma, add_dgamma);
     write(beta_, dbeta, add_dbeta);
   }
@@ -36,11 +38,12 @@ class ParameterTotals {
   using Total = WideSum<Wide<T>>;
   static constexpr std::uintptr_t alignment = alignof(Total);
 
-  void write(const Total* totals, T* out, bool add) const noexcept {
+  template <class P>
+  void write(const Total* totals, P* out, bool add) const noexcept {
     if (!out) return;
     for (Index i = 0; i < parameters_; ++i) {
       const Wide<T> total = totals[i].value();
-      out[i] = static_cast<T>(add ? out[i] + total : total);
+      out[i] = from_compute<P>(static_cast<T>(add ? to_compute(out[i]) + total : total));
     }
   }
 

@@ -6,12 +6,13 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
+/// Data is of type X: float, double, or one of 16 bits, which is computed in float.
+template <class X>
 struct ResidualAddArgs {
-  const T* x;  ///< [rows, features], rows x_stride apart
-  const T* d;  ///< [rows, features], rows d_stride apart, or null: 0
-  T* s;        ///< [rows, features], rows s_stride apart; may be x or d
-  T alpha, lambda;
+  const X* x;  ///< [rows, features], rows x_stride apart
+  const X* d;  ///< [rows, features], rows d_stride apart, or null: 0
+  X* s;        ///< [rows, features], rows s_stride apart; may be x or d
+  Compute<X> alpha, lambda;
   Index rows, features, x_stride, d_stride, s_stride;
 };
 
@@ -33,13 +34,14 @@ struct ResidualSum {
 /// Aliasing  s may be x, d or both; nothing else may overlap.
 /// Cost      x and d read once, s written once; no allocation.
 /// Errors    none: sizes are the caller's duty.
-template <class Arch = native, class T>
-[[gnu::flatten]] inline void residual_add(const ResidualAddArgs<T>& a) noexcept {
+template <class Arch = native, class X>
+[[gnu::flatten]] inline void residual_add(const ResidualAddArgs<X>& a) noexcept {
+  using T = Compute<X>;
   const ResidualSum<Arch, T> sum(a.alpha, a.lambda);
   for (Index i = 0; i < a.rows; ++i) {
-    const T* x = a.x + i * a.x_stride;
-    const T* d = a.d ? a.d + i * a.d_stride : nullptr;
-    T* s = a.s + i * a.s_stride;
+    const X* x = a.x + i * a.x_stride;
+    const X* d = a.d ? a.d + i * a.d_stride : nullptr;
+    X* s = a.s + i * a.s_stride;
     for_each_vector<Arch, T, accumulators>(a.features, [&](auto, Index j, auto lanes) {
       const auto x_j = lanes.load(x + j);
       lanes.store(s + j, d ? sum(x_j, lanes.load(d + j)) : sum.alpha * x_j);

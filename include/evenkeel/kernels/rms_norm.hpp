@@ -8,10 +8,10 @@ inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
 /// The members that LayerNorm has beyond RMSNorm (beta, mean, mean_rest, dbeta) are null here.
-template <class T>
-using RMSNormForwardArgs = RowNormForward<T>;
-template <class T>
-using RMSNormBackwardArgs = RowNormBackward<T>;
+template <class X, class P = X>
+using RMSNormForwardArgs = RowNormForward<X, P>;
+template <class X, class P = X>
+using RMSNormBackwardArgs = RowNormBackward<X, P>;
 
 /// Root mean square normalization of each row: y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + eps).
 ///
@@ -23,8 +23,8 @@ using RMSNormBackwardArgs = RowNormBackward<T>;
 /// Cost      x read once from memory and once from cache, y written once; no allocation.
 /// Errors    none: sizes are the caller's duty.
 /// Source    Zhang, Sennrich 2019, arXiv:1910.07467; agrees with torch.nn.RMSNorm.
-template <class Arch = native, class T>
-inline void rms_norm_forward(const RMSNormForwardArgs<T>& args) noexcept {
+template <class Arch = native, class X, class P>
+inline void rms_norm_forward(const RMSNormForwardArgs<X, P>& args) noexcept {
   row_norm_forward<Arch, RMSNormRow>(args);
 }
 
@@ -32,15 +32,15 @@ inline void rms_norm_forward(const RMSNormForwardArgs<T>& args) noexcept {
 /// dx = rstd * (g - x_hat * mean(g * x_hat)); dgamma = sum over rows of dy * x_hat.
 ///
 /// Shapes, aliasing, writes, numerics, cost and errors are those of layer_norm_backward.
-template <class Arch = native, class T>
-inline void rms_norm_backward(const RMSNormBackwardArgs<T>& args) noexcept {
+template <class Arch = native, class X, class P>
+inline void rms_norm_backward(const RMSNormBackwardArgs<X, P>& args) noexcept {
   row_norm_backward<Arch, RMSNormRow>(args);
 }
 
 /// Bytes of workspace that rms_norm_backward takes for dgamma.
-template <class T>
+template <class X>
 inline std::size_t rms_norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  return row_norm_backward_workspace_bytes<T>(rows, features);
+  return row_norm_backward_workspace_bytes<X>(rows, features);
 }
 
 }  // namespace kernels

@@ -11,27 +11,37 @@ namespace kernels {
 /// Whether rows are prefetched: where all of them together (`arrays` of them) come from beyond the L2 cache, as a loop
 /// that computes has fewer loads under way than one that copies. Closer by it costs more than it saves; so it does for
 /// longer rows than 4 KiB, which the hardware's own prefetching follows well. Measured on AMD Zen 4.
-template <class T>
+template <class X>
 inline bool is_prefetched(Index arrays, Index rows, Index features) noexcept {
-  const Index row_bytes = features * static_cast<Index>(sizeof(T));
+  const Index row_bytes = features * static_cast<Index>(sizeof(X));
   return arrays * rows * row_bytes >= (Index{4} << 20) && row_bytes <= 4096;
 }
 
 /// One block of a row of constants, which stands for gamma (1) or beta (0) where there is none.
-template <class T, int Value>
+template <class T>
 struct ConstantBlock {
   T values[1024];
-  constexpr ConstantBlock() noexcept : values() {
-    for (T& v : values) v = T(Value);
+  constexpr explicit ConstantBlock(T value) noexcept : values() {
+    for (T& v : values) v = value;
   }
 };
 template <class T, int Value>
-inline constexpr ConstantBlock<T, Value> constant_block{};
+inline constexpr ConstantBlock<T> constant_block{T(Value)};
+/// The same in words of 16 bits.
+template <StorageFormat Format, int Value>
+inline constexpr ConstantBlock<std::uint16_t> constant_words{Value == 1 ? StorageConversion<Format>::one
+                                                                        : std::uint16_t{0}};
 
 /// The columns of parameters from `start` on.
-template <int Default, class T>
-inline const T* parameter_block(const T* parameters, Index start) noexcept {
-  return parameters ? parameters + start : constant_block<T, Default>.values;
+template <int Default, class P>
+inline const P* parameter_block(const P* parameters, Index start) noexcept {
+  static_assert(Default == 0 || Default == 1);
+  if (parameters) return parameters + start;
+  if constexpr (is_16_bit<P>) {
+    return reinterpret_cast<const P*>(constant_words<StorageTraits<P>::format, Default>.values);
+  } else {
+    return constant_block<P, Default>.values;
+  }
 }
 
 /// dx = g * gain + deviation * slope + intercept, for one row.
@@ -53,7 +63,8 @@ struct LayerNormRow {
   Deviation<Arch, T, Scaled> deviation;
   Batch gain, offset;
 
-  static RowStatistics<T> statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+  template <class X>
+  static RowStatistics<T> statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
     return layer_statistics<Arch>(m, x, n, eps);
   }
   explicit LayerNormRow(const RowStatistics<T>& row) noexcept
@@ -88,7 +99,8 @@ struct RMSNormRow {
 
   Batch rstd;
 
-  static RowStatistics<T> statistics(const Moments<T>& m, const T* x, Index n, double eps) noexcept {
+  template <class X>
+  static RowStatistics<T> statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
     return {T(0), T(0), reciprocal_rms<Arch>(m, x, n, eps)};
   }
   explicit RMSNormRow(const RowStatistics<T>& row) noexcept : RMSNormRow(row, T(1)) {}

@@ -7,26 +7,27 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
+/// Data is of type X and parameters are of type P, as in RowNormForward.
+template <class X, class P = X>
 struct RowNormBackward {
-  const T* dy = nullptr;         ///< [rows, features], rows dy_stride apart
-  const T* x = nullptr;          ///< [rows, features], rows x_stride apart
-  const T* gamma = nullptr;      ///< [features], or null: 1
-  const T* mean = nullptr;       ///< [rows]; not read by RMSNorm, as mean_rest
-  const T* mean_rest = nullptr;  ///< [rows], or null: 0, which costs the accuracy of rows with a large mean
-  const T* rstd = nullptr;       ///< [rows]
-  T* dx = nullptr;               ///< [rows, features], rows dx_stride apart, or null: not wanted; may be dy
-  T* dgamma = nullptr;           ///< [features], or null: not wanted
-  T* dbeta = nullptr;            ///< [features], or null: not wanted
+  const X* dy = nullptr;                  ///< [rows, features], rows dy_stride apart
+  const X* x = nullptr;                   ///< [rows, features], rows x_stride apart
+  const P* gamma = nullptr;               ///< [features], or null: 1
+  const Compute<X>* mean = nullptr;       ///< [rows]; not read by RMSNorm, as mean_rest
+  const Compute<X>* mean_rest = nullptr;  ///< [rows], or null: 0, which costs the accuracy of rows with a large mean
+  const Compute<X>* rstd = nullptr;       ///< [rows]
+  X* dx = nullptr;                        ///< [rows, features], rows dx_stride apart, or null: not wanted; may be dy
+  P* dgamma = nullptr;                    ///< [features], or null: not wanted
+  P* dbeta = nullptr;                     ///< [features], or null: not wanted
   bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
   Index rows = 0, features = 0, dy_stride = 0, x_stride = 0, dx_stride = 0;
   void* workspace = nullptr;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
 };
 
-/// Rows whose parameter gradients are summed in the data's type before they are added up in double.
+/// Rows whose parameter gradients are summed in the type of computation before they are added up in double.
 inline constexpr Index chunk_rows = 128;
 
-/// Parameter gradients in the making: one row of sums in the data's type, and their totals over chunks of rows.
+/// Parameter gradients in the making: one row of sums in the type of computation, and their totals over chunks of rows.
 template <class T>
 class ParameterSums {
  public:
@@ -54,7 +55,8 @@ class ParameterSums {
       for (Index j = 0; j < features_; ++j) sum->total[j] = (first ? 0 : sum->total[j]) + sum->chunk[j];
     }
   }
-  void write(T* dgamma, bool add_dgamma, T* dbeta, bool add_dbeta) const noexcept {
+  template <class P>
+  void write(P* dgamma, bool add_dgamma, P* dbeta, bool add_dbeta) const noexcept {
     write(gamma_, dgamma, add_dgamma);
     write(beta_, dbeta, add_dbeta);
   }
@@ -76,11 +78,12 @@ class ParameterSums {
     }
   };
 
-  void write(const Sum& sum, T* out, bool add) const noexcept {
+  template <class P>
+  void write(const Sum& sum, P* out, bool add) const noexcept {
     if (!out) return;
     for (Index j = 0; j < features_; ++j) {
       const Wide<T> value = sum.total ? sum.total[j] : Wide<T>(sum.chunk[j]);
-      out[j] = static_cast<T>(add ? out[j] + value : value);
+      out[j] = from_compute<P>(static_cast<T>(add ? to_compute(out[j]) + value : value));
     }
   }
 
@@ -92,10 +95,12 @@ class ParameterSums {
 ///
 /// Pass 1 over a group of rows sums g = dy * gamma and g * x_hat along each row and dy * x_hat and dy down the columns;
 /// pass 2 writes dx. Column sums take the rows in order, so that bits do not depend on how rows are grouped.
-template <class Arch, template <class, class, bool> class NormRow, class T, bool WithParameters, bool Prefetch>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool WithParameters, bool Prefetch>
 class RowNormBackwardPass {
  public:
-  explicit RowNormBackwardPass(const RowNormBackward<T>& args, const ParameterSums<T>* parameters) noexcept
+  using T = Compute<X>;
+
+  explicit RowNormBackwardPass(const RowNormBackward<X, P>& args, const ParameterSums<T>* parameters) noexcept
       : a_(args), parameters_(parameters), inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
 
   void run(Index first, Index last) noexcept {
@@ -117,7 +122,7 @@ class RowNormBackwardPass {
   /// Short rows: as many as stay in the L1 cache between the passes, so that the latencies of their sums overlap. Long
   /// rows: as many as stay in the L2 cache, as each group reads and writes the column sums once.
   Index group_rows() const noexcept {
-    const Index row_bytes = 2 * a_.features * static_cast<Index>(sizeof(T));
+    const Index row_bytes = 2 * a_.features * static_cast<Index>(sizeof(X));
     return std::clamp<Index>((row_bytes <= 16384 ? 16384 : 262144) / row_bytes, 1, most_rows);
   }
 
@@ -165,7 +170,7 @@ class RowNormBackwardPass {
     const auto x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + r0, start);
     const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
     const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
-    const T* gamma = parameter_block<1>(a_.gamma, start);
+    const P* gamma = parameter_block<1>(a_.gamma, start);
     T* dgamma = WithParameters ? parameters_->dgamma() + start : nullptr;
     T* dbeta = WithParameters ? parameters_->dbeta() + start : nullptr;
     Batch g_sum[Rows][accumulators], gx_sum[Rows][accumulators];
@@ -227,7 +232,7 @@ class RowNormBackwardPass {
       const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
       const auto next_x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + group.rows + r0, start);
       const auto next_dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + group.rows + r0, start);
-      const T* gamma = parameter_block<1>(a_.gamma, start);
+      const P* gamma = parameter_block<1>(a_.gamma, start);
       for_each_vector<Arch, T, accumulators>(
           std::min(a_.features - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
             const Batch gamma_j = lanes.load(gamma + j);
@@ -239,7 +244,7 @@ class RowNormBackwardPass {
               const Batch deviation = row.values[r].deviation(lanes.load(x.at[r] + j));
               const Batch g = keep(lanes.load(dy.at[r] + j) * gamma_j);
               const Batch dx_j = S::fma(g, gain[r], S::fma(deviation, slope[r], intercept[r]));
-              T* out = dx.at[r] + j;
+              X* out = dx.at[r] + j;
               lanes.store(out, Add ? add(lanes.load(out), dx_j) : dx_j);
             });
           });
@@ -278,45 +283,47 @@ class RowNormBackwardPass {
     }
   }
 
-  const RowNormBackward<T>& a_;
+  const RowNormBackward<X, P>& a_;
   const ParameterSums<T>* parameters_;
   Wide<T> inv_n_;
 };
 
-template <class Arch, template <class, class, bool> class NormRow, class T, bool WithParameters, bool Prefetch>
-[[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<T>& a, const ParameterSums<T>* parameters,
-                                                Index first, Index last) noexcept {
-  RowNormBackwardPass<Arch, NormRow, T, WithParameters, Prefetch>(a, parameters).run(first, last);
+template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, bool Prefetch, class X, class P>
+[[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<X, P>& a,
+                                                const ParameterSums<Compute<X>>* parameters, Index first,
+                                                Index last) noexcept {
+  RowNormBackwardPass<Arch, NormRow, X, P, WithParameters, Prefetch>(a, parameters).run(first, last);
 }
 
-template <class Arch, template <class, class, bool> class NormRow, class T, bool Prefetch>
-inline void all_gradients(const RowNormBackward<T>& a) noexcept {
-  const ParameterSums<T> parameters(a.workspace, a.rows, a.features);
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P>
+inline void all_gradients(const RowNormBackward<X, P>& a) noexcept {
+  const ParameterSums<Compute<X>> parameters(a.workspace, a.rows, a.features);
   parameters.begin_chunk();
   for (Index first = 0; first < a.rows; first += chunk_rows) {
     if (first > 0) parameters.begin_chunk();
-    differentiate_rows<Arch, NormRow, T, true, Prefetch>(a, &parameters, first, std::min(first + chunk_rows, a.rows));
+    differentiate_rows<Arch, NormRow, true, Prefetch>(a, &parameters, first, std::min(first + chunk_rows, a.rows));
     parameters.end_chunk(first == 0);
   }
   parameters.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
 }
 
-template <class T>
+template <class X>
 inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  return ParameterSums<T>::workspace_bytes(rows, features);
+  return ParameterSums<Compute<X>>::workspace_bytes(rows, features);
 }
 
 /// dx, dgamma and dbeta, as far as they are wanted.
-template <class Arch, template <class, class, bool> class NormRow, class T>
-inline void row_norm_backward(const RowNormBackward<T>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
+inline void row_norm_backward(const RowNormBackward<X, P>& a) noexcept {
+  static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.features == 0) return;
   // Groups of shorter rows are so small that the next one is asked for too late.
-  const bool prefetches = a.dx && is_prefetched<T>(3, a.rows, a.features) && a.features >= 256;
+  const bool prefetches = a.dx && is_prefetched<X>(3, a.rows, a.features) && a.features >= 256;
   if (a.dgamma || a.dbeta) {
-    prefetches ? all_gradients<Arch, NormRow, T, true>(a) : all_gradients<Arch, NormRow, T, false>(a);
+    prefetches ? all_gradients<Arch, NormRow, true>(a) : all_gradients<Arch, NormRow, false>(a);
   } else if (a.dx) {
-    prefetches ? differentiate_rows<Arch, NormRow, T, false, true>(a, nullptr, 0, a.rows)
-               : differentiate_rows<Arch, NormRow, T, false, false>(a, nullptr, 0, a.rows);
+    prefetches ? differentiate_rows<Arch, NormRow, false, true>(a, nullptr, 0, a.rows)
+               : differentiate_rows<Arch, NormRow, false, false>(a, nullptr, 0, a.rows);
   }
 }
 

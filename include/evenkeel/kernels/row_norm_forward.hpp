@@ -7,42 +7,69 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
+/// Data is of type X: float, double, or one of 16 bits, which is computed in float. Parameters are of type P: X, or
+/// float where X has 16 bits.
+template <class X, class P = X>
 struct RowNormForward {
-  const T* x = nullptr;      ///< [rows, features], rows x_stride apart
-  const T* gamma = nullptr;  ///< [features], or null: 1
-  const T* beta = nullptr;   ///< [features], or null: 0
-  T* y = nullptr;            ///< [rows, features], rows y_stride apart; may be x
-  T* mean = nullptr;         ///< [rows], or null: not wanted; as mean_rest and rstd
-  T* mean_rest = nullptr;
-  T* rstd = nullptr;
+  const X* x = nullptr;        ///< [rows, features], rows x_stride apart
+  const P* gamma = nullptr;    ///< [features], or null: 1
+  const P* beta = nullptr;     ///< [features], or null: 0
+  X* y = nullptr;              ///< [rows, features], rows y_stride apart; may be x
+  Compute<X>* mean = nullptr;  ///< [rows], or null: not wanted; as mean_rest and rstd
+  Compute<X>* mean_rest = nullptr;
+  Compute<X>* rstd = nullptr;
   Index rows = 0, features = 0, x_stride = 0, y_stride = 0;
   double eps = 0;
 };
 
-/// Writes a block of columns of row i: y = x_hat * gamma + beta.
-template <class Arch, class Row, class T, bool Prefetch>
+/// The data of short rows is so small that three of them stay in the L1 cache together, with gamma and beta.
+inline constexpr Index interleaved_row_bytes = 4096;
+
+/// One of the parameters as the loops over columns read it: in the type of computation. Numbers of 16 bits are widened
+/// here, once for many rows.
+template <class Arch, class P, int Default>
+class WideParameter {
+ public:
+  explicit WideParameter(const P* parameter) noexcept : parameter_(parameter) {}
+
+  /// Makes columns [first, first + count) readable; count is at most what a short row has, or a block.
+  void open(Index first, Index count) noexcept {
+    if constexpr (is_16_bit<P>) {
+      first_ = first;
+      if (!parameter_) return;
+      for_each_vector<Arch, float, accumulators>(
+          count, [&](auto, Index j, auto lanes) { lanes.store(wide_ + j, lanes.load(parameter_ + first + j)); });
+    }
+  }
+  const Compute<P>* from(Index start) const noexcept {
+    if constexpr (is_16_bit<P>) {
+      return parameter_block<Default>(parameter_ ? wide_ : nullptr, start - first_);
+    } else {
+      return parameter_block<Default>(parameter_, start);
+    }
+  }
+
+ private:
+  const P* parameter_;
+  Index first_ = 0;
+  Compute<P> wide_[is_16_bit<P> ? interleaved_row_bytes / 2 : 1];
+};
+
+/// Writes a block of columns of a row: y = x_hat * gamma + beta.
+template <class Arch, class Row, class X, bool Prefetch>
 struct BlockWriter {
   Row row;
-  const T *x, *gamma, *beta;
-  T* y;
+  const X* x;
+  const Compute<X>*gamma, *beta;
+  X* y;
   Index ahead;
-
-  BlockWriter(const RowNormForward<T>& a, const RowStatistics<T>& statistics, Index i, Index start,
-              Index prefetch_ahead) noexcept
-      : row(statistics),
-        x(a.x + i * a.x_stride + start),
-        gamma(parameter_block<1>(a.gamma, start)),
-        beta(parameter_block<0>(a.beta, start)),
-        y(a.y + i * a.y_stride + start),
-        ahead(prefetch_ahead) {}
 
   template <class K, class Lanes>
   void operator()(K, Index j, Lanes lanes) const noexcept {
     if constexpr (Prefetch) prefetch<true>(y + j + ahead);
     const auto x_hat = row.x_hat(lanes.load(x + j));
     if constexpr (Row::centred) {
-      lanes.store(y + j, Simd<Arch, T>::fma(x_hat, lanes.load(gamma + j), lanes.load(beta + j)));
+      lanes.store(y + j, Simd<Arch, Compute<X>>::fma(x_hat, lanes.load(gamma + j), lanes.load(beta + j)));
     } else {
       lanes.store(y + j, x_hat * lanes.load(gamma + j));
     }
@@ -50,10 +77,10 @@ struct BlockWriter {
 };
 
 /// Measures a block of columns of a row.
-template <class Arch, class T, bool WithMean, bool Prefetch>
+template <class Arch, class X, bool WithMean, bool Prefetch>
 struct BlockReader {
-  PowerSums<Arch, T, WithMean> sums;
-  const T* x;
+  PowerSums<Arch, Compute<X>, WithMean> sums;
+  const X* x;
   Index ahead;
 
   template <class K, class Lanes>
@@ -64,27 +91,31 @@ struct BlockReader {
 };
 
 /// Forward normalization of every row, in pieces for row_norm_forward.
-template <class Arch, template <class, class, bool> class NormRow, class T, bool Prefetch>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool Prefetch>
 class RowNormForwardPass {
  public:
+  using T = Compute<X>;
   using Row = NormRow<Arch, T, false>;
 
-  explicit RowNormForwardPass(const RowNormForward<T>& args) noexcept
-      : a_(args), inv_n_(1 / static_cast<Wide<T>>(args.features)), ahead_(std::max<Index>(1024, args.x_stride)) {}
+  explicit RowNormForwardPass(const RowNormForward<X, P>& args) noexcept
+      : a_(args),
+        gamma_(args.gamma),
+        beta_(args.beta),
+        inv_n_(1 / static_cast<Wide<T>>(args.features)),
+        ahead_(std::max<Index>(1024, args.x_stride)) {}
 
   void run() noexcept {
-    const Index row_bytes = a_.features * static_cast<Index>(sizeof(T));
+    const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
     row_bytes <= interleaved_row_bytes ? interleaved() : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
   }
 
  private:
-  /// Three rows that are measured, waiting and written, and gamma and beta, stay together in the L1 cache up to this.
-  static constexpr Index interleaved_row_bytes = 4096;
   static constexpr Index most_rows = 8;
 
   /// Step i measures row i and writes row i - 2 in one loop: the loads of one hide behind the arithmetic of the other,
   /// and the latency of the square root and division of row i - 1 behind both.
   void interleaved() noexcept {
+    open_parameters(0, a_.features);
     Moments<T> previous;
     RowStatistics<T> ready{};
     for (Index i = 0; i < a_.rows + 2; ++i) {
@@ -108,6 +139,7 @@ class RowNormForwardPass {
       const Index rows = std::min(rows_at_once, a_.rows - first);
       for (Index r = 0; r < rows; ++r) row[r] = finish(measure(first + r), first + r);
       for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
+        open_parameters(start, columns(start));
         for (Index r = 0; r < rows; ++r) write_block(row[r], first + r, start);
       }
     }
@@ -156,31 +188,43 @@ class RowNormForwardPass {
   }
 
   auto reader(Index i, Index start) const noexcept {
-    return BlockReader<Arch, T, Row::centred, Prefetch>{{}, x(i) + start, ahead_};
+    return BlockReader<Arch, X, Row::centred, Prefetch>{{}, x(i) + start, ahead_};
   }
   template <class AnyRow>
   auto writer(const RowStatistics<T>& row, Index i, Index start) const noexcept {
-    return BlockWriter<Arch, AnyRow, T, Prefetch>(a_, row, i, start, ahead_);
+    return BlockWriter<Arch, AnyRow, X, Prefetch>{AnyRow(row),
+                                                  x(i) + start,
+                                                  gamma_.from(start),
+                                                  Row::centred ? beta_.from(start) : nullptr,
+                                                  a_.y + i * a_.y_stride + start,
+                                                  ahead_};
+  }
+  void open_parameters(Index first, Index count) noexcept {
+    gamma_.open(first, count);
+    if constexpr (Row::centred) beta_.open(first, count);
   }
   Index columns(Index start) const noexcept { return std::min(a_.features - start, block_columns<Arch, T>); }
-  const T* x(Index i) const noexcept { return a_.x + i * a_.x_stride; }
+  const X* x(Index i) const noexcept { return a_.x + i * a_.x_stride; }
 
-  const RowNormForward<T>& a_;
+  const RowNormForward<X, P>& a_;
+  WideParameter<Arch, P, 1> gamma_;
+  WideParameter<Arch, P, 0> beta_;
   Wide<T> inv_n_;
   Index ahead_;
 };
 
-template <class Arch, template <class, class, bool> class NormRow, class T, bool Prefetch>
-[[gnu::flatten]] inline void normalize_rows(const RowNormForward<T>& a) noexcept {
-  RowNormForwardPass<Arch, NormRow, T, Prefetch>(a).run();
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P>
+[[gnu::flatten]] inline void normalize_rows(const RowNormForward<X, P>& a) noexcept {
+  RowNormForwardPass<Arch, NormRow, X, P, Prefetch>(a).run();
 }
 
 /// y = x_hat * gamma + beta for each row, and its statistics.
-template <class Arch, template <class, class, bool> class NormRow, class T>
-inline void row_norm_forward(const RowNormForward<T>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
+inline void row_norm_forward(const RowNormForward<X, P>& a) noexcept {
+  static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.rows == 0 || a.features == 0) return;
-  is_prefetched<T>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, T, true>(a)
-                                          : normalize_rows<Arch, NormRow, T, false>(a);
+  is_prefetched<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(a)
+                                          : normalize_rows<Arch, NormRow, false>(a);
 }
 
 }  // namespace kernels

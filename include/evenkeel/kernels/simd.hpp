@@ -16,8 +16,10 @@
 #endif
 
 #include "evenkeel/core/arch.hpp"
+#include "evenkeel/kernels/storage_vector.hpp"
 
-/// The vectors that kernels are written in: the only file that knows xsimd, its versions, and intrinsics.
+/// The vectors that kernels are written in: with storage_vector.hpp, all that knows xsimd, its versions, and
+/// intrinsics.
 ///
 /// `Simd<Arch, T>` is an xsimd architecture or `scalar`; kernels use its `Batch`, `load`, `store`, `fma`, `sum`, and
 /// the operators + - * of the batch. Two rules hold everywhere (they keep results the same under every
@@ -78,7 +80,8 @@ class WideSum {
   Wide<T> sum_ = 0, rest_ = 0;
 };
 
-/// Vectors of T on one architecture. `*_first` forms touch the first `count` elements only, 0 <= count < width.
+/// Vectors of T on one architecture. `*_first` forms touch the first `count` elements only, 0 <= count < width. Where T
+/// is float, all of them take numbers of 16 bits too, which become floats when loaded, and are rounded when stored.
 template <class Arch, class T>
 struct Simd {
   using Batch = xsimd::batch<T, Arch>;
@@ -167,7 +170,46 @@ struct Simd {
     for (Index i = 0; i < count; ++i) p[i] = lanes[i];
   }
 
+  template <class U>
+  static Batch load(const U* p) noexcept {
+    return Stored16<U>::load(p);
+  }
+  template <class U>
+  static void store(U* p, const Batch& v) noexcept {
+    Stored16<U>::store(p, v);
+  }
+  template <class U>
+  static Batch load_first(const U* p, Index count, const Batch& rest) noexcept {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (sizeof(Batch) == 64) {
+      const auto mask = static_cast<__mmask16>((1u << count) - 1u);
+      const __m256i words = _mm256_maskz_loadu_epi16(mask, p);
+      return Batch(_mm512_mask_mov_ps(rest, mask, Stored16<U>::load(&words)));
+    }
+#endif
+    T lanes[width];
+    store(lanes, rest);
+    for (Index i = 0; i < count; ++i) lanes[i] = to_compute(p[i]);
+    return load(lanes);
+  }
+  template <class U>
+  static void store_first(U* p, const Batch& v, Index count) noexcept {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (sizeof(Batch) == 64) {
+      __m256i words;
+      Stored16<U>::store(&words, v);
+      return _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << count) - 1u), words);
+    }
+#endif
+    T lanes[width];
+    store(lanes, v);
+    for (Index i = 0; i < count; ++i) p[i] = from_compute<U>(lanes[i]);
+  }
+
  private:
+  template <class U>
+  using Stored16 = std::enable_if_t<std::is_same_v<Compute<U>, T>, StorageVector<Arch, StorageTraits<U>::format>>;
+
   template <class B>
   static T xsimd_sum(const B& v) noexcept {
 #if XSIMD_VERSION_MAJOR >= 10
@@ -193,13 +235,23 @@ struct Simd<scalar, T> {
   static constexpr bool has_32_registers = false;
 
   static T broadcast(T value) noexcept { return value; }
-  static T load(const T* p) noexcept { return *p; }
-  static void store(T* p, T v) noexcept { *p = v; }
   static T sqrt(T v) noexcept { return std::sqrt(v); }
   static bool all_at_most(T a, T b) noexcept { return a <= b; }
   static T sum(T v) noexcept { return v; }
-  static T load_first(const T*, Index, T rest) noexcept { return rest; }
-  static void store_first(T*, T, Index) noexcept {}
+  template <class U>
+  static T load(const U* p) noexcept {
+    return to_compute(*p);
+  }
+  template <class U>
+  static void store(U* p, T v) noexcept {
+    *p = from_compute<U>(v);
+  }
+  template <class U>
+  static T load_first(const U*, Index, T rest) noexcept {
+    return rest;
+  }
+  template <class U>
+  static void store_first(U*, T, Index) noexcept {}
 
   static T fma(T a, T b, T c) noexcept {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
@@ -228,14 +280,24 @@ inline void prefetch(const T* p) noexcept {
 }
 
 /// The whole of a vector, and its first lanes: what `for_each_vector` hands to its body, so that a loop and its tail
-/// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored.
+/// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored. Pointers are to T, or to
+/// any type that is computed in T.
 template <class Arch, class T>
 struct WholeVector {
   using S = Simd<Arch, T>;
   using Batch = typename S::Batch;
-  Batch load(const T* p) const noexcept { return S::load(p); }
-  Batch load(const T* p, const Batch&) const noexcept { return S::load(p); }
-  void store(T* p, const Batch& v) const noexcept { S::store(p, v); }
+  template <class U>
+  Batch load(const U* p) const noexcept {
+    return S::load(p);
+  }
+  template <class U>
+  Batch load(const U* p, const Batch&) const noexcept {
+    return S::load(p);
+  }
+  template <class U>
+  void store(U* p, const Batch& v) const noexcept {
+    S::store(p, v);
+  }
 };
 
 template <class Arch, class T>
@@ -243,9 +305,18 @@ struct FirstLanes {
   using S = Simd<Arch, T>;
   using Batch = typename S::Batch;
   Index count;
-  Batch load(const T* p) const noexcept { return S::load_first(p, count, S::broadcast(T(0))); }
-  Batch load(const T* p, const Batch& rest) const noexcept { return S::load_first(p, count, rest); }
-  void store(T* p, const Batch& v) const noexcept { S::store_first(p, v, count); }
+  template <class U>
+  Batch load(const U* p) const noexcept {
+    return S::load_first(p, count, S::broadcast(T(0)));
+  }
+  template <class U>
+  Batch load(const U* p, const Batch& rest) const noexcept {
+    return S::load_first(p, count, rest);
+  }
+  template <class U>
+  void store(U* p, const Batch& v) const noexcept {
+    S::store_first(p, v, count);
+  }
 };
 
 template <int... K, class Body>

@@ -6,7 +6,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar>
+template <class Scalar, class ParameterScalar = Scalar>
 class LayerNorm;
 
 struct LayerNormSettings {
@@ -14,14 +14,15 @@ struct LayerNormSettings {
   bool with_gamma = true;
   bool with_beta = true;
   std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
+  bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
 };
 
 namespace detail {
 struct LayerNormLayerOp {
   template <class Arch, class T, bool Scaled>
   using Row = kernels::LayerNormRow<Arch, T, Scaled>;
-  template <class Scalar>
-  using Layer = LayerNorm<Scalar>;
+  template <class Scalar, class ParameterScalar>
+  using Layer = LayerNorm<Scalar, ParameterScalar>;
   static constexpr const char* name = "LayerNorm";
   static constexpr const char* forward = "LayerNorm::forward";
   static constexpr const char* backward = "LayerNorm::backward";
@@ -38,33 +39,41 @@ struct LayerNormLayerOp {
 ///   auto dx = norm.backward(dy, saved);    // adds to the gradients of norm.gamma() and norm.beta()
 /// @endcode
 ///
+/// Parameters are of x's scalar type by default; beside bfloat16 or half they may be float: `LayerNorm<Eigen::bfloat16,
+/// float>`.
+///
 /// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma, beta [normalized_shape].
 /// Errors    throws std::invalid_argument as layer_norm_into and layer_norm_backward do; std::logic_error for a
 /// backward
 ///           without a forward.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
-template <class Scalar>
-class LayerNorm : public detail::RowNormLayer<Scalar, detail::LayerNormLayerOp> {
-  using Base = detail::RowNormLayer<Scalar, detail::LayerNormLayerOp>;
+template <class Scalar, class ParameterScalar>
+class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::LayerNormLayerOp> {
+  using Base = detail::RowNormLayer<Scalar, ParameterScalar, detail::LayerNormLayerOp>;
 
  public:
   using Settings = LayerNormSettings;
 
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormSettings& settings = {})
       : Base(normalized_shape, settings.eps, settings.axis) {
-    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(normalized_shape, Scalar(1));
-    if (settings.with_beta) this->beta_ = Parameter<Scalar>(normalized_shape, Scalar(0));
+    if (settings.with_gamma) {
+      const ParameterScalar one(settings.gamma_around_zero ? 0.f : 1.f);
+      this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
+    }
+    this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
+    if (settings.with_beta) this->beta_ = Parameter<ParameterScalar>(normalized_shape, ParameterScalar(0));
   }
 
-  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
-  Parameter<Scalar>& beta() noexcept { return this->beta_; }
-  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
-  const Parameter<Scalar>& beta() const noexcept { return this->beta_; }
+  Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
+  Parameter<ParameterScalar>& beta() noexcept { return this->beta_; }
+  const Parameter<ParameterScalar>& gamma() const noexcept { return this->gamma_; }
+  const Parameter<ParameterScalar>& beta() const noexcept { return this->beta_; }
 
  private:
-  friend Base;
+  friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::LayerNormLayerOp>;
   LayerNorm make_fresh() const {
-    return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_});
+    return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_,
+                      this->gamma_is_around_zero_});
   }
 };
 

@@ -6,21 +6,22 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar>
+template <class Scalar, class ParameterScalar = Scalar>
 class RMSNorm;
 
 struct RMSNormSettings {
   double eps = default_eps;
   bool with_gamma = true;
   std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
+  bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
 };
 
 namespace detail {
 struct RMSNormLayerOp {
   template <class Arch, class T, bool Scaled>
   using Row = kernels::RMSNormRow<Arch, T, Scaled>;
-  template <class Scalar>
-  using Layer = RMSNorm<Scalar>;
+  template <class Scalar, class ParameterScalar>
+  using Layer = RMSNorm<Scalar, ParameterScalar>;
   static constexpr const char* name = "RMSNorm";
   static constexpr const char* forward = "RMSNorm::forward";
   static constexpr const char* backward = "RMSNorm::backward";
@@ -31,29 +32,37 @@ struct RMSNormLayerOp {
 ///
 /// Used as LayerNorm is.
 ///
+/// Parameters are of x's scalar type by default; beside bfloat16 or half they may be float: `RMSNorm<Eigen::bfloat16,
+/// float>`.
+///
 /// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma [normalized_shape].
 /// Errors    throws std::invalid_argument as rms_norm_into and rms_norm_backward do; std::logic_error for a backward
 ///           without a forward.
 /// Source    Zhang, Sennrich 2019, arXiv:1910.07467; agrees with torch.nn.RMSNorm.
-template <class Scalar>
-class RMSNorm : public detail::RowNormLayer<Scalar, detail::RMSNormLayerOp> {
-  using Base = detail::RowNormLayer<Scalar, detail::RMSNormLayerOp>;
+template <class Scalar, class ParameterScalar>
+class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMSNormLayerOp> {
+  using Base = detail::RowNormLayer<Scalar, ParameterScalar, detail::RMSNormLayerOp>;
 
  public:
   using Settings = RMSNormSettings;
 
   explicit RMSNorm(const Shape& normalized_shape, const RMSNormSettings& settings = {})
       : Base(normalized_shape, settings.eps, settings.axis) {
-    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(normalized_shape, Scalar(1));
+    if (settings.with_gamma) {
+      const ParameterScalar one(settings.gamma_around_zero ? 0.f : 1.f);
+      this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
+    }
+    this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
   }
 
-  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
-  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
+  Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
+  const Parameter<ParameterScalar>& gamma() const noexcept { return this->gamma_; }
 
  private:
-  friend Base;
+  friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::RMSNormLayerOp>;
   RMSNorm make_fresh() const {
-    return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_});
+    return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_,
+                                            this->gamma_is_around_zero_});
   }
 };
 

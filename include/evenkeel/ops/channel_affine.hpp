@@ -38,7 +38,7 @@ kernels::ChannelAffine<Scalar> affine_args(const Scalar* x, const ChannelAxes& i
 template <class Scalar, class Activation>
 void channel_affine(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                     const ChannelAffineOptions<Scalar>& o, const Activation& activation) {
-  require_supported_scalar<Scalar>();
+  require_float_or_double<Scalar>();
   ChannelAxes in = channel_axes(where, "x", x, o.channel_axis);
   require_like_x<Scalar>(where, "y", y, x);
   ChannelAxes out = channel_axes(where, "y", y, o.channel_axis);

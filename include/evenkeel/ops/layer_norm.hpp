@@ -30,23 +30,26 @@ struct LayerNormGradients {
 /// Shapes    x, y alike, in the same storage order; gamma, beta [features], the size of the normalized axes.
 /// Aliasing  y may be x, the identical view; any other overlap is an error.
 /// Numerics  within 4 ulp of max(|y|, 1), see kernels/layer_norm.hpp.
-/// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, the
-///           normalized elements are not contiguous, eps is negative or NaN, an axis is out of range, memory overlaps.
+/// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, eps is
+///           negative or NaN, an axis is out of range, memory overlaps, or the workspace of the context is too small.
+/// Cost      any axis is normalized where it is: contiguous ones row by row, strided ones many rows at a time. Only
+///           where neither features nor rows are contiguous, rows are copied into workspace first.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
 template <class X, class Y>
-void layer_norm_into(const X& x, Y&& y, const LayerNormOptions<ScalarOf<X>>& options = {}) {
+void layer_norm_into(const X& x, Y&& y, const LayerNormOptions<ScalarOf<X>>& options = {},
+                     const Context& context = {}) {
   detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", input_view<ScalarOf<X>>(x),
                                                         output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-                                                        options.beta, options.eps, options.axis, nullptr);
+                                                        options.beta, options.eps, options.axis, nullptr, context);
 }
 
 /// As above, and keeps in `saved` what layer_norm_backward takes.
 template <class X, class Y>
 void layer_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
-                     const LayerNormOptions<ScalarOf<X>>& options = {}) {
+                     const LayerNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", input_view<ScalarOf<X>>(x),
                                                         output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-                                                        options.beta, options.eps, options.axis, &saved);
+                                                        options.beta, options.eps, options.axis, &saved, context);
 }
 
 /// The layer normalization of x as a new tensor of x's scalar, rank and storage order. See layer_norm_into.
@@ -84,7 +87,7 @@ void layer_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf
                                                                  options.axis, {to.dx, to.dgamma, to.dbeta}, context);
 }
 
-/// Bytes of workspace with which layer_norm_backward allocates nothing; the forward takes none.
+/// Bytes of workspace with which layer_norm_into and layer_norm_backward allocate nothing, in any layout.
 template <class Scalar>
 std::size_t layer_norm_workspace_bytes(const Shape& x, const Axes& axis = -1) {
   return detail::normalize_backward_workspace_bytes<Scalar>("layer_norm_workspace_bytes", x, axis);

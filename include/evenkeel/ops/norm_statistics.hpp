@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "evenkeel/core/number_types.hpp"
 #include "evenkeel/core/shape.hpp"
 
 namespace evenkeel {
@@ -13,12 +14,15 @@ inline constexpr double default_eps = 1e-5;
 /// What a training forward of LayerNorm or RMSNorm keeps of each row for its backward.
 ///
 /// Used again for a tensor of the same shape it allocates nothing.
+///
+/// Units     numbers are of the type that x is computed in: float where Scalar has 16 bits.
 template <class Scalar>
 struct NormStatistics {
+  using Number = kernels::Compute<Scalar>;
   Shape shape;                    ///< of x; rank 0 before the first forward
-  std::vector<Scalar> mean;       ///< [rows]; empty for RMSNorm, as mean_rest
-  std::vector<Scalar> mean_rest;  ///< [rows]: mean + mean_rest is the mean with twice Scalar's digits
-  std::vector<Scalar> rstd;       ///< [rows]: 1 / sqrt(var + eps), or 1 / sqrt(mean square + eps)
+  std::vector<Number> mean;       ///< [rows]; empty for RMSNorm, as mean_rest
+  std::vector<Number> mean_rest;  ///< [rows]: mean + mean_rest is the mean with twice Number's digits
+  std::vector<Number> rstd;       ///< [rows]: 1 / sqrt(var + eps), or 1 / sqrt(mean square + eps)
 
   bool is_empty() const noexcept { return shape.rank() == 0; }
 };

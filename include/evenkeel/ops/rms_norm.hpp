@@ -29,19 +29,19 @@ struct RMSNormGradients {
 /// Errors    throws std::invalid_argument, before anything is written, as layer_norm_into does.
 /// Source    Zhang, Sennrich 2019, arXiv:1910.07467; agrees with torch.nn.RMSNorm.
 template <class X, class Y>
-void rms_norm_into(const X& x, Y&& y, const RMSNormOptions<ScalarOf<X>>& options = {}) {
+void rms_norm_into(const X& x, Y&& y, const RMSNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", input_view<ScalarOf<X>>(x),
                                                       output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma, {},
-                                                      options.eps, options.axis, nullptr);
+                                                      options.eps, options.axis, nullptr, context);
 }
 
 /// As above, and keeps in `saved` what rms_norm_backward takes.
 template <class X, class Y>
 void rms_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
-                   const RMSNormOptions<ScalarOf<X>>& options = {}) {
+                   const RMSNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", input_view<ScalarOf<X>>(x),
                                                       output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma, {},
-                                                      options.eps, options.axis, &saved);
+                                                      options.eps, options.axis, &saved, context);
 }
 
 /// The normalization of x as a new tensor of x's scalar, rank and storage order. See rms_norm_into.
@@ -73,7 +73,7 @@ void rms_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X
                                                                options.axis, {to.dx, to.dgamma, {}}, context);
 }
 
-/// Bytes of workspace with which rms_norm_backward allocates nothing; the forward takes none.
+/// Bytes of workspace with which rms_norm_into and rms_norm_backward allocate nothing, in any layout.
 template <class Scalar>
 std::size_t rms_norm_workspace_bytes(const Shape& x, const Axes& axis = -1) {
   return detail::normalize_backward_workspace_bytes<Scalar>("rms_norm_workspace_bytes", x, axis);

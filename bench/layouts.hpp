@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// One line of the table of layouts: a norm of a tensor whose rows are not contiguous, of channels, or of 16 bits.
+/// Benchmarks are named layouts/NAME/BY, by copy, evenkeel and naive.
+struct LayoutCase {
+  std::string name;
+  double bytes;              ///< that the copy moves
+  const char* reference;     ///< what the copy is, for the table
+
+  std::string benchmark(const char* by) const { return "layouts/" + name + "/" + by; }
+
+  /// Every case that has been registered, in the order of the table.
+  static std::vector<LayoutCase>& all() {
+    static std::vector<LayoutCase> cases;
+    return cases;
+  }
+};
+
+}  // namespace bench

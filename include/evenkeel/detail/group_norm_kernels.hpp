@@ -1,0 +1,247 @@
+#pragma once
+
+#include "evenkeel/core/images.hpp"
+#include "evenkeel/kernels/group_lanes_backward.hpp"
+#include "evenkeel/kernels/group_lanes_forward.hpp"
+#include "evenkeel/kernels/lane_norm_backward.hpp"
+#include "evenkeel/kernels/lane_norm_forward.hpp"
+#include "evenkeel/kernels/segment_norm_backward.hpp"
+#include "evenkeel/kernels/segment_norm_forward.hpp"
+
+/// Which kernel takes images as they lie in memory, and how they are handed to it.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace detail {
+
+/// What is contiguous in images: the pixels of a channel, the channels of a pixel, the examples of a channel and those
+/// of the next one, or nothing that a kernel takes.
+enum class GroupLayout { pixels_contiguous, channels_contiguous, examples_contiguous, other };
+
+template <class Scalar>
+GroupLayout group_layout(const Images<Scalar>& images) noexcept {
+  const auto pixels = images.joined_pixels();
+  if (!pixels) return GroupLayout::other;
+  if (pixels->extent > 1 && pixels->stride == 1) return GroupLayout::pixels_contiguous;
+  if (images.channels().extent == 1 || images.channels().stride == 1) return GroupLayout::channels_contiguous;
+  const bool examples_follow = images.batch().stride == 1 && images.channels().stride == images.batch().extent;
+  return examples_follow ? GroupLayout::examples_contiguous : GroupLayout::other;
+}
+
+/// The layout of all of them; `other` if they differ.
+template <class Scalar, class... Others>
+GroupLayout common_layout(const Images<Scalar>& images, const Others&... others) noexcept {
+  const GroupLayout layout = group_layout(images);
+  return ((group_layout(others) == layout) && ...) ? layout : GroupLayout::other;
+}
+
+/// The kernel for a layout: that of segments, that of lanes, or, for groups of several lanes, that of their groups.
+enum class GroupKernel { segments, lanes, group_lanes };
+
+template <class Scalar>
+GroupKernel group_kernel(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  constexpr Index short_segment = 256 / static_cast<Index>(sizeof(Scalar));  // shorter ones are mostly overhead
+  if (layout == GroupLayout::examples_contiguous) return GroupKernel::group_lanes;
+  if (layout != GroupLayout::channels_contiguous || images.pixels() == 1) return GroupKernel::segments;
+  const Index group_channels = images.channels().extent / groups;
+  if (group_channels == 1) return GroupKernel::lanes;
+  return group_channels < short_segment ? GroupKernel::group_lanes : GroupKernel::segments;
+}
+
+template <class Scalar>
+kernels::LaneGroups lane_groups(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  const Index examples = layout == GroupLayout::examples_contiguous ? images.batch().extent : 1;
+  return {groups, images.channels().extent / groups, examples, images.pixels()};
+}
+
+/// Bytes of workspace for a forward, and for a backward (where it is that of parameters too).
+template <class Scalar>
+std::size_t forward_bytes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  using T = std::remove_const_t<Scalar>;
+  if (group_kernel(layout, images, groups) != GroupKernel::group_lanes) return 0;
+  return kernels::group_lanes_forward_workspace_bytes<T>(lane_groups(layout, images, groups).lanes());
+}
+template <class Scalar>
+std::size_t backward_bytes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  using T = std::remove_const_t<Scalar>;
+  const Index channels = images.channels().extent;
+  if (group_kernel(layout, images, groups) != GroupKernel::group_lanes) {
+    return kernels::segment_norm_backward_workspace_bytes<T>(channels);
+  }
+  return kernels::group_lanes_backward_workspace_bytes<T>(lane_groups(layout, images, groups).lanes(), channels);
+}
+
+struct GroupStrides {
+  Index outer, group, segment;
+};
+template <class Scalar>
+GroupStrides group_strides(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
+  const Axis& channels = images.channels();
+  const Index group_channels = channels.extent / groups;
+  if (layout == GroupLayout::pixels_contiguous) {
+    return {images.batch().stride, group_channels * channels.stride, channels.stride};
+  }
+  return {images.batch().stride, group_channels, images.joined_pixels()->stride};
+}
+
+/// The extents that both kernels' arguments have.
+template <class Args, class Scalar>
+void set_extents(Args& args, GroupLayout layout, const Images<Scalar>& x, Index groups) noexcept {
+  const Index group_channels = x.channels().extent / groups;
+  const bool per_segment = layout == GroupLayout::pixels_contiguous;
+  args.outer = x.batch().extent;
+  args.groups = groups;
+  args.segments = per_segment ? group_channels : x.pixels();
+  args.columns = per_segment ? x.pixels() : group_channels;
+  args.parameter_group_step = group_channels;
+  args.parameter_segment_step = per_segment ? 1 : 0;
+  args.parameter_column_step = per_segment ? 0 : 1;
+}
+
+template <class Scalar>
+void normalize_lanes(const kernels::SegmentNormForward<Scalar>& a) noexcept {
+  kernels::lane_norm_forward<native, kernels::LayerNormRow>(
+      kernels::LaneNormForward<Scalar>{.x = a.x,
+                                       .gamma = a.gamma,
+                                       .beta = a.beta,
+                                       .y = a.y,
+                                       .mean = a.mean,
+                                       .mean_rest = a.mean_rest,
+                                       .rstd = a.rstd,
+                                       .outer = a.outer,
+                                       .length = a.segments,
+                                       .lanes = a.groups,
+                                       .x_outer_stride = a.x_outer_stride,
+                                       .x_stride = a.x_segment_stride,
+                                       .y_outer_stride = a.y_outer_stride,
+                                       .y_stride = a.y_segment_stride,
+                                       .parameters_per_lane = true,
+                                       .eps = a.eps});
+}
+
+template <class Scalar>
+void normalize_group_lanes(const kernels::SegmentNormForward<Scalar>& a, const kernels::LaneGroups& lanes,
+                           void* workspace) noexcept {
+  kernels::group_lanes_forward<native>(kernels::GroupLanesForward<Scalar>{.x = a.x,
+                                                                          .y = a.y,
+                                                                          .gamma = a.gamma,
+                                                                          .beta = a.beta,
+                                                                          .mean = a.mean,
+                                                                          .mean_rest = a.mean_rest,
+                                                                          .rstd = a.rstd,
+                                                                          .lanes = lanes,
+                                                                          .outer = a.outer / lanes.examples,
+                                                                          .x_outer_stride = a.x_outer_stride,
+                                                                          .x_stride = a.x_segment_stride,
+                                                                          .y_outer_stride = a.y_outer_stride,
+                                                                          .y_stride = a.y_segment_stride,
+                                                                          .eps = a.eps,
+                                                                          .workspace = workspace});
+}
+
+template <class Scalar>
+void differentiate_group_lanes(const kernels::SegmentNormBackward<Scalar>& a,
+                               const kernels::LaneGroups& lanes) noexcept {
+  kernels::group_lanes_backward<native>(kernels::GroupLanesBackward<Scalar>{.dy = a.dy,
+                                                                            .x = a.x,
+                                                                            .gamma = a.gamma,
+                                                                            .mean = a.mean,
+                                                                            .mean_rest = a.mean_rest,
+                                                                            .rstd = a.rstd,
+                                                                            .dx = a.dx,
+                                                                            .dgamma = a.dgamma,
+                                                                            .dbeta = a.dbeta,
+                                                                            .add_dx = a.add_dx,
+                                                                            .add_dgamma = a.add_dgamma,
+                                                                            .add_dbeta = a.add_dbeta,
+                                                                            .lanes = lanes,
+                                                                            .outer = a.outer / lanes.examples,
+                                                                            .dy_outer_stride = a.dy_outer_stride,
+                                                                            .dy_stride = a.dy_segment_stride,
+                                                                            .x_outer_stride = a.x_outer_stride,
+                                                                            .x_stride = a.x_segment_stride,
+                                                                            .dx_outer_stride = a.dx_outer_stride,
+                                                                            .dx_stride = a.dx_segment_stride,
+                                                                            .workspace = a.workspace});
+}
+
+template <class Scalar>
+void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
+  kernels::lane_norm_backward<native, kernels::LayerNormRow>(
+      kernels::LaneNormBackward<Scalar>{.dy = a.dy,
+                                        .x = a.x,
+                                        .gamma = a.gamma,
+                                        .mean = a.mean,
+                                        .mean_rest = a.mean_rest,
+                                        .rstd = a.rstd,
+                                        .dx = a.dx,
+                                        .dgamma = a.dgamma,
+                                        .dbeta = a.dbeta,
+                                        .add_dx = a.add_dx,
+                                        .add_dgamma = a.add_dgamma,
+                                        .add_dbeta = a.add_dbeta,
+                                        .outer = a.outer,
+                                        .length = a.segments,
+                                        .lanes = a.groups,
+                                        .dy_outer_stride = a.dy_outer_stride,
+                                        .dy_stride = a.dy_segment_stride,
+                                        .x_outer_stride = a.x_outer_stride,
+                                        .x_stride = a.x_segment_stride,
+                                        .dx_outer_stride = a.dx_outer_stride,
+                                        .dx_stride = a.dx_segment_stride,
+                                        .parameters_per_lane = true,
+                                        .workspace = a.workspace});
+}
+
+/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
+template <class Scalar>
+void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layout, const Images<const Scalar>& x,
+                      const Images<Scalar>& y, Index groups, Index first, void* workspace) noexcept {
+  const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
+  set_extents(args, layout, x, groups);
+  args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
+  args.x_segment_stride = from.segment;
+  args.y = y.data(), args.y_outer_stride = to.outer, args.y_group_stride = to.group;
+  args.y_segment_stride = to.segment;
+  for (Scalar** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
+    if (*statistics) *statistics += first;
+  }
+  switch (group_kernel(layout, x, groups)) {
+    case GroupKernel::segments:
+      return kernels::segment_norm_forward<native>(args);
+    case GroupKernel::lanes:
+      return normalize_lanes(args);
+    case GroupKernel::group_lanes:
+      return normalize_group_lanes(args, lane_groups(layout, x, groups), workspace);
+  }
+}
+
+/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
+template <class Scalar>
+void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout layout, const Images<const Scalar>& dy,
+                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Index first) noexcept {
+  const GroupStrides dy_stride = group_strides(layout, dy, groups), x_stride = group_strides(layout, x, groups);
+  set_extents(args, layout, x, groups);
+  args.dy = dy.data(), args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
+  args.dy_segment_stride = dy_stride.segment;
+  args.x = x.data(), args.x_outer_stride = x_stride.outer, args.x_group_stride = x_stride.group;
+  args.x_segment_stride = x_stride.segment;
+  args.dx = dx.data();
+  if (dx.data()) {
+    const GroupStrides dx_stride = group_strides(layout, dx, groups);
+    args.dx_outer_stride = dx_stride.outer, args.dx_group_stride = dx_stride.group;
+    args.dx_segment_stride = dx_stride.segment;
+  }
+  args.mean += first, args.mean_rest += first, args.rstd += first;
+  switch (group_kernel(layout, x, groups)) {
+    case GroupKernel::segments:
+      return kernels::segment_norm_backward<native>(args);
+    case GroupKernel::lanes:
+      return differentiate_lanes(args);
+    case GroupKernel::group_lanes:
+      return differentiate_group_lanes(args, lane_groups(layout, x, groups));
+  }
+}
+
+}  // namespace detail
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

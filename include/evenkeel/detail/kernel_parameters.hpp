@@ -1,0 +1,105 @@
+#pragma once
+
+#include "evenkeel/core/axes.hpp"
+#include "evenkeel/core/context.hpp"
+#include "evenkeel/kernels/storage.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace detail {
+
+/// What kernels take as gamma and beta: numbers of type P in the order in which x has the features.
+///
+/// The caller's are taken as they are, unless their type is another, gamma is stored around zero, or they stand in
+/// another order over several axes (flat ones are row-major): then kernels get a copy, and their gradients are copied
+/// back.
+template <class P>
+class KernelParameters {
+ public:
+  template <class Scalar>
+  KernelParameters(const char* where, const TensorView<const Scalar>& x, const Axes& axes) : order_(x.order()) {
+    const int first = axes.first(where, x.shape());
+    for (int k = 0; k < axes.count(); ++k) shape_.append(x.shape()[first + k]);
+  }
+
+  template <class Given>
+  std::size_t workspace_bytes(const TensorView<Given>& given, bool is_around_zero = false) const noexcept {
+    return is_taken(given) && !is_around_zero ? 0 : Scratch::bytes<P>(shape_.size());
+  }
+
+  /// gamma or beta; 1 is added to one that is stored around zero.
+  template <class Given>
+  const P* values(const TensorView<const Given>& given, Scratch& scratch, bool is_around_zero = false) const {
+    if constexpr (std::is_same_v<Given, P>) {
+      if (is_taken(given) && !is_around_zero) return given.data();
+    }
+    if (!given.data()) return nullptr;
+    auto* copy = scratch.take<P>(shape_.size());
+    for_each(given, copy, [=](const Given& from, P& to) {
+      to = kernels::from_compute<P>(kernels::to_compute(from) + (is_around_zero ? 1 : 0));
+    });
+    return copy;
+  }
+
+  /// Where a kernel writes a gradient, which take_gradient then copies to where it is wanted.
+  template <class Given>
+  P* gradient(const TensorView<Given>& wanted, bool adds, Scratch& scratch) const {
+    if constexpr (std::is_same_v<Given, P>) {
+      if (is_taken(wanted)) return wanted.data();
+    }
+    if (!wanted.data()) return nullptr;
+    auto* copy = scratch.take<P>(shape_.size());
+    if (adds) for_each(wanted, copy, [](const Given& from, P& to) { to = converted<P>(from); });
+    return copy;
+  }
+  template <class Given>
+  void take_gradient(const TensorView<Given>& wanted, P* written) const {
+    if (written == nullptr || static_cast<const void*>(written) == wanted.data()) return;
+    for_each(wanted, written, [](Given& to, const P& from) { to = converted<Given>(from); });
+  }
+
+ private:
+  template <class To, class From>
+  static To converted(const From& from) noexcept {
+    return kernels::from_compute<To>(kernels::to_compute(from));
+  }
+
+  /// Whether it is taken as it is: absent, or of the type and in the order of the kernel.
+  template <class Given>
+  bool is_taken(const TensorView<Given>& given) const noexcept {
+    if (given.data() == nullptr) return true;
+    return std::is_same_v<std::remove_const_t<Given>, P> && (given_order(given) == order_ || longer_than_1() < 2);
+  }
+  int longer_than_1() const noexcept {
+    int count = 0;
+    for (int axis = 0; axis < shape_.rank(); ++axis) count += shape_[axis] > 1;
+    return count;
+  }
+  template <class Given>
+  static StorageOrder given_order(const TensorView<Given>& given) noexcept {
+    return given.rank() > 1 ? given.order() : StorageOrder::row_major;
+  }
+
+  /// copy(element of `given`, the same of `ours`) for all elements.
+  template <class Given, class Copy>
+  void for_each(const TensorView<Given>& given, P* ours, const Copy& copy) const {
+    const TensorView<Given> from(given.data(), shape_, given_order(given));
+    const TensorView<P> to(ours, shape_, order_);
+    for (Index i = 0; i < shape_.size(); ++i) {
+      Index rest = i, from_offset = 0, to_offset = 0;
+      for (int axis = shape_.rank() - 1; axis >= 0; --axis) {
+        from_offset += rest % shape_[axis] * from.stride(axis);
+        to_offset += rest % shape_[axis] * to.stride(axis);
+        rest /= shape_[axis];
+      }
+      copy(given.data()[from_offset], ours[to_offset]);
+    }
+  }
+
+  StorageOrder order_;
+  Shape shape_;
+};
+
+}  // namespace detail
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
