@@ -326,7 +326,7 @@ TYPED_TEST(BatchNormCases, AnActivationInPlaceOnABlock) {
 
 TYPED_TEST(BatchNormCases, MoreChannelsThanABlockOfCoefficients) {
   using S = TypeParam;
-  const auto d = random_batch<S>({3, 2500}, 1, 77);
+  const auto d = random_batch<S>({3, 9000}, 1, 77);
   const Stored<S> x(d.shape, 1, storages()[0], d.x);
   Stored<S> y(d.shape, 1, storages()[0]);
   evenkeel::batch_norm_into(x.view(), y.view(), d.running(), d.options());

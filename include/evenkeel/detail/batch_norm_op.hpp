@@ -98,28 +98,42 @@ void require_update(const char* where, const RunningUpdate<Scalar>& update, cons
 template <class Scalar>
 void reset(BatchNormStatistics<Scalar>& saved, const Shape& x, int channel_axis, Index channels, bool is_of_batch) {
   for (auto* statistic : {&saved.mean, &saved.mean_rest, &saved.rstd, &saved.var_biased}) {
-    statistic->assign(static_cast<std::size_t>(channels), Scalar(0));
+    statistic->resize(static_cast<std::size_t>(channels));
+    if (x.size() == 0 || !is_of_batch) std::fill(statistic->begin(), statistic->end(), Scalar(0));
   }
   saved.shape = x;
   saved.channel_axis = channel_axis;
   saved.is_of_batch = is_of_batch;
 }
 
-/// Lets a batch enter the running statistics. Sums in double, whatever the type.
+/// Updates the running number of each channel c with that of the batch, batch(c) in double: a loop that compilers
+/// vectorize where the running ones lie side by side.
+template <class Scalar, class Batch>
+void update_running(const ChannelView<Scalar>& running, RunningAverage::Weights weights, const Batch& batch) {
+  Scalar* const data = running.view().data();
+  const Index size = running.size(), stride = running.view().stride(0);
+  const auto update = [=](Scalar& r, Index c) {
+    r = static_cast<Scalar>(RunningAverage::updated(weights, static_cast<double>(r), batch(c)));
+  };
+  if (stride == 1) {
+    for (Index c = 0; c < size; ++c) update(data[c], c);
+  } else {
+    for (Index c = 0; c < size; ++c) update(data[c * stride], c);
+  }
+}
+
+/// Lets a batch enter the running statistics.
 template <class Scalar>
 void update_running(const RunningUpdate<Scalar>& update, const BatchNormStatistics<Scalar>& batch,
                     Index values_per_channel) {
   const auto weights = update.average.weights(update.batches ? *update.batches : 0);
   const double n = static_cast<double>(values_per_channel);
   const double correction = update.variance == RunningVariance::unbiased ? n / (n - 1) : 1;
-  for (Index c = 0; c < update.mean.size(); ++c) {
-    const auto i = static_cast<std::size_t>(c);
-    const double mean = static_cast<double>(batch.mean[i]) + static_cast<double>(batch.mean_rest[i]);
-    update.mean[c] = static_cast<Scalar>(RunningAverage::updated(weights, static_cast<double>(update.mean[c]), mean));
-  }
-  for (Index c = 0; c < update.var.size() && values_per_channel > 1; ++c) {
-    const double var = static_cast<double>(batch.var_biased[static_cast<std::size_t>(c)]) * correction;
-    update.var[c] = static_cast<Scalar>(RunningAverage::updated(weights, static_cast<double>(update.var[c]), var));
+  const Scalar *mean = batch.mean.data(), *rest = batch.mean_rest.data(), *var = batch.var_biased.data();
+  update_running(update.mean, weights,
+                 [=](Index c) { return static_cast<double>(mean[c]) + static_cast<double>(rest[c]); });
+  if (values_per_channel > 1) {
+    update_running(update.var, weights, [=](Index c) { return static_cast<double>(var[c]) * correction; });
   }
   if (update.batches) ++*update.batches;
 }
@@ -195,21 +209,28 @@ double scale_of(const RunningStatistics<Scalar>& running, const ParameterView<Sc
   return (gamma.is_given() ? static_cast<double>(gamma.data()[c]) : 1.0) * reciprocal_std(running, c, eps);
 }
 
+/// Numbers for some channels side by side: where they are, or copied into `copy`.
+template <class Scalar>
+const Scalar* side_by_side(const ChannelView<const Scalar>& numbers, Index first, Index count, Scalar absent,
+                           Scalar* copy) {
+  if (numbers.is_given() && numbers.view().stride(0) == 1) return &numbers[first];
+  for (Index c = 0; c < count; ++c) copy[c] = numbers.is_given() ? numbers[first + c] : absent;
+  return copy;
+}
+
 /// y = activation((x - mean) * scale + beta), for a block of channels at a time, whose coefficients are on the stack.
 template <class Scalar, class Activation>
 void apply_running(const TensorView<const Scalar>& x, const TensorView<Scalar>& y, const BatchNormAxes& axes,
                    const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
                    const Activation& activation) {
-  constexpr Index block = 1024;
-  Scalar mean[block], scale[block];
+  constexpr Index block = 16384 / static_cast<Index>(sizeof(Scalar));
+  Scalar numbers[block], scale[block];
   for (Index first = 0; first < axes.channels(); first += block) {
     const Index count = std::min(block, axes.channels() - first);
-    for (Index c = 0; c < count; ++c) {
-      mean[c] = running.mean.is_given() ? running.mean[first + c] : Scalar(0);
-      scale[c] = static_cast<Scalar>(scale_of(running, o.gamma, o.eps, first + c));
-    }
+    const Scalar* var = side_by_side(running.var, first, count, Scalar(1), numbers);
+    kernels::channel_scales<native>(var, o.gamma.is_given() ? o.gamma.data() + first : nullptr, o.eps, count, scale);
     auto args = affine_args(x.data(), axes.x, y.data(), axes.y, first, count);
-    args.center = mean;
+    args.center = running.mean.is_given() ? side_by_side(running.mean, first, count, Scalar(0), numbers) : nullptr;
     args.scale = scale;
     args.shift = o.beta.is_given() ? o.beta.data() + first : nullptr;
     kernels::channel_affine<native>(args, activation);

@@ -115,13 +115,15 @@ class ChannelAffinePass {
 
   void run() const noexcept {
     if (a_.inner >= 2 * Simd<Arch, T>::width || !channels_adjoin()) return by_channel();
-    const Index rows = rows_adjoin() ? std::min(a_.outer, SpreadCoefficients<T>::most / row_) : 0;
+    const bool has_tails = row_ % Simd<Arch, T>::width != 0;
+    const Index rows = has_tails && rows_adjoin() ? SpreadCoefficients<T>::most / row_ : 0;
     if (rows > 1 && a_.outer >= worthwhile * rows) return by_rows(rows);
     a_.inner == 1 ? by_row() : by_piece_of_row();
   }
 
  private:
   using S = Simd<Arch, T>;
+  static constexpr int rows_at_once = 4;
   static constexpr Index worthwhile = 8;  // uses of coefficients that have to be spread first
 
   bool channels_adjoin() const noexcept {
@@ -133,49 +135,61 @@ class ChannelAffinePass {
   void by_channel() const noexcept {
     for (Index o = 0; o < a_.outer; ++o) {
       for (Index c = 0; c < a_.channels; ++c) {
-        apply(x(o) + c * a_.x_channel_stride, y(o) + c * a_.y_channel_stride, a_.inner, OneChannel<Arch, T>(a_, c));
+        apply<1>(x(o) + c * a_.x_channel_stride, 0, y(o) + c * a_.y_channel_stride, 0, a_.inner,
+                 OneChannel<Arch, T>(a_, c));
       }
     }
   }
 
-  /// Channels last: a row of coefficients for a row of elements.
+  /// Channels last: a row of coefficients for every row of elements.
   void by_row() const noexcept {
     constexpr Index block = 1024;  // of constant_block
-    for (Index o = 0; o < a_.outer; ++o) {
+    for_each_rows(a_.outer, [&](Index o, auto rows) {
       for (Index start = 0; start < row_; start += block) {
-        apply(x(o) + start, y(o) + start, std::min(row_ - start, block),
-              ChannelEach<Arch, T>{parameter_block<0>(a_.center, start), parameter_block<1>(a_.scale, start),
-                                   parameter_block<0>(a_.shift, start)});
+        apply<rows>(x(o) + start, a_.x_outer_stride, y(o) + start, a_.y_outer_stride, std::min(row_ - start, block),
+                    ChannelEach<Arch, T>{parameter_block<0>(a_.center, start), parameter_block<1>(a_.scale, start),
+                                         parameter_block<0>(a_.shift, start)});
       }
-    }
+    });
   }
 
-  /// Short rows without gaps: several at once, so that vectors are full.
-  void by_rows(Index rows) const noexcept {
-    const SpreadCoefficients<T> spread(a_, 0, a_.channels, rows);
-    for (Index o = 0; o < a_.outer; o += rows) {
-      apply(x(o), y(o), std::min(rows, a_.outer - o) * row_, each(spread));
-    }
+  /// Short rows without gaps: several joined to a longer one, so that vectors are full.
+  void by_rows(Index joined) const noexcept {
+    const SpreadCoefficients<T> spread(a_, 0, a_.channels, joined);
+    const Index whole = a_.outer / joined, length = joined * row_;
+    for (Index o = 0; o < whole; ++o) apply<1>(a_.x + o * length, 0, a_.y + o * length, 0, length, each(spread));
+    apply<1>(a_.x + whole * length, 0, a_.y + whole * length, 0, (a_.outer - whole * joined) * row_, each(spread));
   }
 
   /// Short runs of one channel each: several at once.
   void by_piece_of_row() const noexcept {
     const Index channels = SpreadCoefficients<T>::most / a_.inner;
     for (Index first = 0; first < a_.channels; first += channels) {
-      const Index count = std::min(channels, a_.channels - first);
+      const Index count = std::min(channels, a_.channels - first), start = first * a_.inner;
       const SpreadCoefficients<T> spread(a_, first, count, 1);
-      for (Index o = 0; o < a_.outer; ++o) {
-        apply(x(o) + first * a_.inner, y(o) + first * a_.inner, count * a_.inner, each(spread));
-      }
+      for_each_rows(a_.outer, [&](Index o, auto rows) {
+        apply<rows>(x(o) + start, a_.x_outer_stride, y(o) + start, a_.y_outer_stride, count * a_.inner, each(spread));
+      });
     }
   }
 
-  /// y = activation((x - center) * scale + shift).
-  template <class Coefficients>
-  void apply(const T* x, T* y, Index n, const Coefficients& of) const noexcept {
+  /// Calls body(first, number of rows), the number as a constant type: rows share the loads of their coefficients.
+  template <class Body>
+  static void for_each_rows(Index rows, const Body& body) noexcept {
+    Index o = 0;
+    for (; o + rows_at_once <= rows; o += rows_at_once) body(o, std::integral_constant<int, rows_at_once>{});
+    for (; o < rows; ++o) body(o, std::integral_constant<int, 1>{});
+  }
+
+  /// y = activation((x - center) * scale + shift) of `Rows` rows with the same coefficients.
+  template <int Rows, class Coefficients>
+  void apply(const T* x, Index x_stride, T* y, Index y_stride, Index n, const Coefficients& of) const noexcept {
     for_each_vector<Arch, T, accumulators>(n, [&](auto, Index j, auto lanes) {
-      const auto deviation = keep(lanes.load(x + j) - of.center(j, lanes));
-      lanes.store(y + j, activation_(S::fma(deviation, of.scale(j, lanes), of.shift(j, lanes))));
+      const auto center = of.center(j, lanes), scale = of.scale(j, lanes), shift = of.shift(j, lanes);
+      unroll<Rows>([&](auto r) {
+        const auto deviation = keep(lanes.load(x + r * x_stride + j) - center);
+        lanes.store(y + r * y_stride + j, activation_(S::fma(deviation, scale, shift)));
+      });
     });
   }
 
@@ -206,6 +220,22 @@ template <class Arch = native, class T, class Activation = Identity>
 [[gnu::flatten]] inline void channel_affine(const ChannelAffine<T>& a, const Activation& activation = {}) noexcept {
   if (a.outer == 0 || a.channels == 0 || a.inner == 0) return;
   ChannelAffinePass<Arch, T, Activation>(a, activation).run();
+}
+
+/// scale = gamma / sqrt(var + eps), and 0 where that is 1 / 0; gamma may be null: 1.
+template <class Arch = native, class T>
+[[gnu::flatten]] inline void channel_scales(const T* var, const T* gamma, double eps, Index channels,
+                                            T* scale) noexcept {
+  using S = Simd<Arch, T>;
+  const auto eps_t = S::broadcast(static_cast<T>(eps)), one = S::broadcast(T(1));
+  for_each_vector<Arch, T, accumulators>(channels, [&](auto, Index c, auto lanes) {
+    const auto root = S::sqrt(lanes.load(var + c, one) + eps_t);
+    lanes.store(scale + c, (gamma ? lanes.load(gamma + c) : one) / root);
+  });
+  if (static_cast<T>(eps) != 0) return;
+  for (Index c = 0; c < channels; ++c) {
+    if (var[c] == 0) scale[c] = 0;
+  }
 }
 
 }  // namespace kernels
