@@ -1,5 +1,6 @@
 #pragma once
 
+#include <complex>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -19,9 +20,16 @@ inline namespace EVENKEEL_ARCH {
 namespace detail {
 
 template <class Scalar>
+inline constexpr bool is_complex = false;
+template <class Real>
+inline constexpr bool is_complex<std::complex<Real>> = true;
+
+template <class Scalar>
 constexpr void require_supported_scalar() {
-  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double> || kernels::is_16_bit<Scalar>,
-                "evenkeel: norms take tensors of float, double, bfloat16 or half");
+  static_assert(
+      !std::is_integral_v<Scalar> && !is_complex<Scalar>,
+      "evenkeel: operations take tensors of float, double, bfloat16, half, or another type of real numbers, not of "
+      "integers or complex numbers");
 }
 
 /// Rows of contiguous features.
@@ -143,7 +151,7 @@ void normalize_with(const char* where, const TensorView<const Scalar>& x, const 
   require_no_overlap(where, "y", y, "gamma", gamma);
   require_no_overlap(where, "y", y, "beta", beta);
 
-  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
+  constexpr bool centred = NormRow<native, float, false>::centred;
   if (saved) {
     saved->mean.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
     saved->mean_rest.resize(centred ? static_cast<std::size_t>(in.rows) : 0);
@@ -171,11 +179,11 @@ void normalize(const char* where, const TensorView<const Scalar>& x, const Tenso
                NormStatistics<Scalar>* saved) {
   require_supported_scalar<Scalar>();
   const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
-  const auto with = [&]<class P>(P) {
+  const auto with = [&]<class P>(std::type_identity<P>) {
     normalize_with<NormRow, Scalar, P>(where, x, y, gamma.template as<const P>(), beta.template as<const P>(), eps,
                                        axes, saved);
   };
-  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
+  is_wide ? with(std::type_identity<kernels::Compute<Scalar>>()) : with(std::type_identity<Scalar>());
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -226,7 +234,7 @@ template <template <class, class, bool> class NormRow, class Scalar, class P>
 void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                              const NormStatistics<Scalar>& saved, const TensorView<const P>& gamma, const Axes& axes,
                              const RowNormGradients<Scalar>& to, const Context& context) {
-  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
+  constexpr bool centred = NormRow<native, float, false>::centred;
   const Rows in = contiguous_rows(where, "x", x, axes);
   require_saved(where, saved, x.shape(), in.rows, centred);
   const Rows upstream = rows_like<Scalar>(where, "dy", dy, "x", x, axes);
@@ -266,10 +274,10 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
   require_supported_scalar<Scalar>();
   const bool is_wide = require_one_type(
       where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
-  const auto with = [&]<class P>(P) {
+  const auto with = [&]<class P>(std::type_identity<P>) {
     normalize_backward_with<NormRow, Scalar, P>(where, dy, x, saved, gamma.template as<const P>(), axes, to, context);
   };
-  is_wide ? with(kernels::Compute<Scalar>{}) : with(Scalar{});
+  is_wide ? with(std::type_identity<kernels::Compute<Scalar>>()) : with(std::type_identity<Scalar>());
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.
