@@ -101,12 +101,7 @@ class LaneMeter {
   bool measure(const LaneBlock<const X>& x, double eps) noexcept {
     sample(x);
     sum<false>(x);
-    bool is_fine = true;
-    for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
-      finish(j, static_cast<T>(x.length), static_cast<T>(eps));
-      is_fine = is_settled(j, lanes) && is_fine;
-    });
-    return is_fine || measure_again(x, eps);
+    return finish(x, static_cast<T>(eps)) || measure_again(x, eps);
   }
 
  private:
@@ -114,7 +109,7 @@ class LaneMeter {
 
   /// shift = the mean of up to 16 rows, spread over the block so that a trend is met; a power of two of them, so that
   /// the shift of a constant lane is exactly its value.
-  void sample(const LaneBlock<const X>& x) noexcept {
+  [[gnu::flatten]] void sample(const LaneBlock<const X>& x) noexcept {
     std::fill_n(shift_.at, padded(x.lanes), T(0));
     if (!centred) return;
     Index rows = 1;
@@ -131,7 +126,7 @@ class LaneMeter {
 
   /// The totals of x * scale - shift and of its squares.
   template <bool Scaled>
-  void sum(const LaneBlock<const X>& x) noexcept {
+  [[gnu::noinline]] void sum(const LaneBlock<const X>& x) noexcept {
     sum_.clear(padded(x.lanes));
     square_.clear(padded(x.lanes));
     for (Index first = 0; first < x.length; first += chunk_steps * step_rows) {
@@ -153,7 +148,7 @@ class LaneMeter {
   }
 
   template <bool Scaled, int Rows>
-  void sum_rows(const LaneBlock<const X>& x, Index l) noexcept {
+  [[gnu::flatten]] void sum_rows(const LaneBlock<const X>& x, Index l) noexcept {
     const X* row = x.row(l);
     for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
       const Deviation<Arch, T, Scaled> deviation(S::load((Scaled ? scale_ : shift_).at + j), S::load(shift_.at + j));
@@ -165,6 +160,16 @@ class LaneMeter {
       S::store(chunk_square_.at + j, S::load(chunk_square_.at + j) + (square[0] + square[1]));
       if (centred) S::store(chunk_sum_.at + j, S::load(chunk_sum_.at + j) + tree_sum(d));
     });
+  }
+
+  /// Statistics of every lane, and whether all of them are settled.
+  [[gnu::flatten]] bool finish(const LaneBlock<const X>& x, T eps) noexcept {
+    bool is_fine = true;
+    for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
+      finish(j, static_cast<T>(x.length), eps);
+      is_fine = is_settled(j, lanes) && is_fine;
+    });
+    return is_fine;
   }
 
   /// Statistics of one vector of lanes.
@@ -194,7 +199,7 @@ class LaneMeter {
   }
 
   /// As accurate_moments_again and reciprocal_rms_again, for all lanes in the same passes.
-  [[gnu::noinline, gnu::flatten]] bool measure_again(const LaneBlock<const X>& x, double eps) noexcept {
+  [[gnu::noinline]] bool measure_again(const LaneBlock<const X>& x, double eps) noexcept {
     for (Index i = 0; i < x.lanes; ++i) {
       is_pending_[i] = !(offset_square_.at[i] <= var.at[i] && is_ordinary(RowStatistics<T>{T(0), T(0), rstd.at[i]}));
     }

@@ -83,7 +83,7 @@ class LaneNormBackwardPass {
     is_fine ? differentiate<false>(b) : differentiate_extreme(b);
   }
 
-  [[gnu::noinline, gnu::flatten]] void differentiate_extreme(const Block& b) noexcept {
+  [[gnu::noinline]] void differentiate_extreme(const Block& b) noexcept {
     std::transform(b.rstd, b.rstd + b.x.lanes, scale_.at, power_of_two_below<T>);
     differentiate<true>(b);
   }
@@ -129,7 +129,7 @@ class LaneNormBackwardPass {
   }
 
   template <int Rows, bool WithRowParameters, class Coefficients>
-  void sum_piece(const Block& b, const Coefficients& coefficients, Index l, Index start) noexcept {
+  [[gnu::flatten]] void sum_piece(const Block& b, const Coefficients& coefficients, Index l, Index start) noexcept {
     const X *x = b.x.row(l) + start, *dy = b.dy.row(l) + start;
     Batch gamma[Rows], dgamma[Rows], dbeta[Rows];
     for (int r = 0; r < Rows; ++r) {
@@ -168,7 +168,7 @@ class LaneNormBackwardPass {
 
   /// dx = g * gain + deviation * slope + intercept: the coefficients of each lane.
   template <class Coefficients>
-  void find_input_gradients(const Block& b, const Coefficients& coefficients) noexcept {
+  [[gnu::flatten]] void find_input_gradients(const Block& b, const Coefficients& coefficients) noexcept {
     const bool per_lane = a_.gamma && a_.parameters_per_lane;
     const T n = static_cast<T>(a_.length);
     // One value alone is its own mean, whatever it is. The formula would leave the rounding error of g * rstd.
@@ -188,7 +188,7 @@ class LaneNormBackwardPass {
   }
 
   template <bool Add, class Coefficients>
-  void write(const Block& b, const Coefficients& coefficients) const noexcept {
+  [[gnu::flatten]] void write(const Block& b, const Coefficients& coefficients) const noexcept {
     for (Index l = a_.length - 1; l >= 0; --l) {
       const X *x = b.x.row(l), *dy = b.dy.row(l);
       X* dx = b.dx.row(l);
@@ -226,7 +226,7 @@ inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept
 /// Numerics  as layer_norm_backward: sums in chains of at most 32 additions, merged in twice T's digits.
 /// Cost      x and dy read twice, dx written once; 44 KiB of stack; no allocation.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-[[gnu::flatten]] inline void lane_norm_backward(const LaneNormBackward<X, P>& a) noexcept {
+inline void lane_norm_backward(const LaneNormBackward<X, P>& a) noexcept {
   LaneNormBackwardPass<Arch, NormRow, X, P>(a).run();
 }
 

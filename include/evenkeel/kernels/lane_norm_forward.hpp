@@ -91,7 +91,7 @@ class LaneNormForwardPass {
     if (a_.var) std::copy_n(meter_.var.at, lanes, a_.var + first);
   }
 
-  [[gnu::noinline, gnu::flatten]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y,
+  [[gnu::noinline]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y,
                                                      Index first) noexcept {
     std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, power_of_two_below<T>);
     write<true>(x, y, first);
@@ -108,7 +108,7 @@ class LaneNormForwardPass {
   }
 
   template <class Coefficients>
-  void write_rows(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients) const noexcept {
+  [[gnu::flatten]] void write_rows(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients) const noexcept {
     for (Index l = x.length - 1; l >= 0; --l) {
       const X* from = x.row(l);
       X* to = y.row(l);
@@ -122,7 +122,7 @@ class LaneNormForwardPass {
 
   /// The same with gamma and beta of lanes, several rows at a time for what is loaded once for all of them.
   template <class Coefficients>
-  void write_columns(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
+  [[gnu::flatten]] void write_columns(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
                      const P* gamma, const P* beta) const noexcept {
     for (Index end = x.length; end > 0; end -= std::min(end, step_rows)) {
       const Index start = std::max<Index>(0, end - step_rows);
@@ -153,7 +153,7 @@ class LaneNormForwardPass {
 ///           additions and merged in twice T's digits; lanes whose mean is far from their sample's are measured again.
 /// Cost      x read twice, y written once; 40 KiB of stack; no allocation.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-[[gnu::flatten]] inline void lane_norm_forward(const LaneNormForward<X, P>& a) noexcept {
+inline void lane_norm_forward(const LaneNormForward<X, P>& a) noexcept {
   if (a.outer == 0 || a.length == 0 || a.lanes == 0) return;
   LaneNormForwardPass<Arch, NormRow, X, P>(a).run();
 }
