@@ -33,8 +33,9 @@ struct GroupNormGradients {
 ///           channels; gamma, beta [channels].
 /// Aliasing  y may be x, the identical view; any other overlap is an error.
 /// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp.
-/// Cost      no copy where pixels or channels are contiguous; other layouts (such as column-major [examples, channels,
-///           ...]) are copied through the context's workspace, or memory that is allocated, some examples at a time.
+/// Cost      no copy where the pixels of a channel, the channels of a pixel, or (column-major) the examples of all
+///           channels are contiguous; the latter two take a little of the context's workspace. Other layouts, with gaps
+///           or transposed, are copied through it, some examples at a time. Without a workspace, memory is allocated.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, groups
 ///           do not divide the channels, eps is negative or NaN, an axis is out of range, memory overlaps, or the
 ///           context's workspace is too small.
