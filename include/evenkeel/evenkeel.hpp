@@ -16,6 +16,7 @@
 #include "evenkeel/ops/batch_norm.hpp"
 #include "evenkeel/ops/channel_affine.hpp"
 #include "evenkeel/ops/fold_batch_norm.hpp"
+#include "evenkeel/ops/fold_norm.hpp"
 #include "evenkeel/ops/group_norm.hpp"
 #include "evenkeel/ops/instance_norm.hpp"
 #include "evenkeel/ops/layer_norm.hpp"

@@ -6,6 +6,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "evenkeel/core/shape.hpp"
 
@@ -46,9 +47,19 @@ class Scratch {
     }
   }
 
+  /// Elements, to be written before they are read. Numbers that are classes are constructed, and never destroyed.
   template <class T>
-  T* take(Index count) noexcept {
-    return static_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
+  T* take(Index count) {
+    auto* elements = static_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
+    if constexpr (!std::is_trivially_copyable_v<T>) {
+      if constexpr (std::is_trivially_destructible_v<T>) {
+        std::uninitialized_value_construct_n(elements, count);
+      } else {
+        raise_invalid_argument("Scratch", "numbers that own memory cannot be copied to a workspace, expected contiguous "
+                                          "features and parameters in their order");
+      }
+    }
+    return elements;
   }
   void* take_bytes(std::size_t bytes) noexcept {
     if (bytes == 0) return nullptr;

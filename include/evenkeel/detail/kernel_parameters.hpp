@@ -36,7 +36,8 @@ class KernelParameters {
     if (!given.data()) return nullptr;
     auto* copy = scratch.take<P>(shape_.size());
     for_each(given, copy, [=](const Given& from, P& to) {
-      to = kernels::from_compute<P>(kernels::to_compute(from) + (is_around_zero ? 1 : 0));
+      using Wide = kernels::Compute<Given>;
+      to = kernels::from_compute<P>(Wide(kernels::to_compute(from) + Wide(is_around_zero ? 1.0 : 0.0)));
     });
     return copy;
   }

@@ -25,8 +25,10 @@ struct NormOperand {
   bool is_rows() const noexcept {
     return at.inner.extent == 1 && (at.length.extent <= 1 || at.length.stride == 1);
   }
-  /// Neighbouring rows lie side by side.
-  bool is_lanes() const noexcept { return at.inner.extent > 1 && at.inner.stride == 1; }
+  /// Neighbouring rows lie side by side, of a type that has vectors.
+  bool is_lanes() const noexcept {
+    return kernels::is_vectorized<std::remove_const_t<Scalar>> && at.inner.extent > 1 && at.inner.stride == 1;
+  }
   Scalar* row(Index i) const noexcept {
     return data + i / at.inner.extent * at.outer.stride + i % at.inner.extent * at.inner.stride;
   }
@@ -43,6 +45,8 @@ class GatheredRows {
   static std::size_t bytes(Index features) noexcept {
     return static_cast<std::size_t>(at_once(features) * features) * sizeof(Scalar);
   }
+
+  static Scalar* take(Index features, Scratch& scratch) { return scratch.take<Scalar>(at_once(features) * features); }
 
   static void read(const NormOperand<const Scalar>& from, Index first, Index count, Scalar* rows) noexcept {
     for_each(from, first, count, rows, [](const Scalar& element, Scalar& copy) { copy = element; });
@@ -95,8 +99,8 @@ void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, 
               Scratch& scratch) {
   a.rows = x.rows();
   a.features = x.features();
-  if (x.is_lanes() && y.is_lanes()) {
-    return kernels::lane_norm_forward<native, NormRow>(lane_arguments(a, x, y));
+  if constexpr (kernels::is_vectorized<Scalar>) {
+    if (x.is_lanes() && y.is_lanes()) return kernels::lane_norm_forward<native, NormRow>(lane_arguments(a, x, y));
   }
   if (x.is_rows() && y.is_rows()) {
     a.x = x.data, a.x_stride = x.at.outer.stride;
@@ -105,7 +109,7 @@ void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, 
   }
   if (a.features == 0) return;
   using Gathered = GatheredRows<Scalar>;
-  auto* rows = static_cast<Scalar*>(scratch.take_bytes(Gathered::bytes(a.features)));
+  auto* rows = Gathered::take(a.features, scratch);
   a.x = a.y = rows;
   a.x_stride = a.y_stride = a.features;
   for (Index first = 0, all = x.rows(); first < all; first += a.rows) {
@@ -158,8 +162,9 @@ kernels::LaneNormBackward<Scalar, P> lane_arguments(const kernels::RowNormBackwa
 template <template <class, class, bool> class NormRow, class Scalar, class P>
 void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) {
   using Gathered = GatheredRows<Scalar>;
-  const auto take = [&] { return static_cast<Scalar*>(scratch.take_bytes(Gathered::bytes(a.features))); };
-  Scalar *dy = take(), *x = take(), *dx = take();
+  Scalar* dy = Gathered::take(a.features, scratch);
+  Scalar* x = Gathered::take(a.features, scratch);
+  Scalar* dx = Gathered::take(a.features, scratch);
   a.dy = dy, a.x = x, a.dx = t.dx.data ? dx : nullptr;
   a.dy_stride = a.x_stride = a.dx_stride = a.features;
   for (Index first = 0, all = t.x.rows(); first < all; first += a.rows) {
@@ -176,11 +181,20 @@ void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNo
   }
 }
 
+template <class Scalar>
+std::size_t lane_workspace_bytes(Index features) noexcept {
+  if constexpr (kernels::is_vectorized<Scalar>) {
+    return kernels::lane_norm_backward_workspace_bytes<Scalar>(features);
+  } else {
+    return 0;
+  }
+}
+
 /// What run_norm_backward takes of a workspace, whatever the layout.
 template <class Scalar>
 std::size_t norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  const std::size_t of_kernels = std::max(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features),
-                                          kernels::lane_norm_backward_workspace_bytes<Scalar>(features));
+  const std::size_t of_kernels =
+      std::max(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features), lane_workspace_bytes<Scalar>(features));
   return Scratch::bytes_of(of_kernels) + 3 * Scratch::bytes_of(GatheredRows<Scalar>::bytes(features));
 }
 
@@ -192,7 +206,7 @@ struct NormBackwardWorkspace {
   NormBackwardWorkspace(const NormBackwardOperands<Scalar>& t, bool wants_parameters) {
     const Index rows = t.x.rows(), features = t.x.features();
     if (wants_parameters) {
-      of_kernel = t.are_lanes() ? kernels::lane_norm_backward_workspace_bytes<Scalar>(features)
+      of_kernel = t.are_lanes() ? lane_workspace_bytes<Scalar>(features)
                                 : kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features);
     }
     if (!t.are_lanes() && !t.are_rows()) gathered = 3 * Scratch::bytes_of(GatheredRows<Scalar>::bytes(features));
@@ -207,7 +221,9 @@ void run_norm_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBa
   a.rows = t.x.rows();
   a.features = t.x.features();
   a.workspace = scratch.take_bytes(workspace.of_kernel);
-  if (t.are_lanes()) return kernels::lane_norm_backward<native, NormRow>(lane_arguments(a, t));
+  if constexpr (kernels::is_vectorized<Scalar>) {
+    if (t.are_lanes()) return kernels::lane_norm_backward<native, NormRow>(lane_arguments(a, t));
+  }
   if (!t.are_rows() && a.rows * a.features > 0) return run_gathered_backward<NormRow>(t, a, scratch);
   a.dy = t.dy.data, a.dy_stride = t.dy.at.outer.stride;
   a.x = t.x.data, a.x_stride = t.x.at.outer.stride;

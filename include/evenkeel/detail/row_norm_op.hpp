@@ -1,5 +1,6 @@
 #pragma once
 
+#include <complex>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -19,9 +20,16 @@ inline namespace EVENKEEL_ARCH {
 namespace detail {
 
 template <class Scalar>
+inline constexpr bool is_complex = false;
+template <class Real>
+inline constexpr bool is_complex<std::complex<Real>> = true;
+
+template <class Scalar>
 constexpr void require_supported_scalar() {
-  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double> || kernels::is_16_bit<Scalar>,
-                "evenkeel: norms take tensors of float, double, bfloat16 or half");
+  static_assert(
+      !std::is_integral_v<Scalar> && !is_complex<Scalar>,
+      "evenkeel: operations take tensors of float, double, bfloat16, half, or another type of real numbers, not of "
+      "integers or complex numbers");
 }
 
 /// What norms of channels take.
@@ -125,10 +133,11 @@ inline bool require_one_type(const char* where, std::initializer_list<NamedType>
 /// body(type of the caller's parameters, type that kernels take). 1 + gamma has more digits than 16 bits hold.
 template <class Scalar, class Body>
 void with_parameter_types(bool is_wide, bool is_around_zero, const Body& body) {
-  using Compute = kernels::Compute<Scalar>;
-  if (is_wide) return body(Compute{}, Compute{});
-  if (is_around_zero) return body(Scalar{}, Compute{});
-  body(Scalar{}, Scalar{});
+  const std::type_identity<Scalar> narrow;
+  const std::type_identity<kernels::Compute<Scalar>> wide;
+  if (is_wide) return body(wide, wide);
+  if (is_around_zero) return body(narrow, wide);
+  body(narrow, narrow);
 }
 
 template <class Scalar>
@@ -168,7 +177,7 @@ void normalize_with(const char* where, const TensorView<const Scalar>& x, const 
   const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
   const P* kernel_beta = parameters.values(beta, scratch);
 
-  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
+  constexpr bool centred = NormRow<native, float, false>::centred;
   if (saved) {
     const auto rows = static_cast<std::size_t>(in.rows());
     saved->mean.resize(centred ? rows : 0);
@@ -194,7 +203,7 @@ void normalize(const char* where, const TensorView<const Scalar>& x, const Tenso
   require_supported_scalar<Scalar>();
   require_around_one(where, "beta", beta);
   const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
-  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(Given, P) {
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
     normalize_with<NormRow, Scalar, Given, P>(where, x, y, gamma, beta, eps, axes, saved, context);
   });
 }
@@ -254,7 +263,7 @@ void normalize_backward_with(const char* where, const TensorView<const Scalar>& 
                              const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& any_gamma,
                              const Axes& axes, const RowNormGradients<Scalar>& to, const Context& context) {
   const TensorView<const Given> gamma = any_gamma.template as<const Given>();
-  constexpr bool centred = NormRow<native, kernels::Compute<Scalar>, false>::centred;
+  constexpr bool centred = NormRow<native, float, false>::centred;
   const auto in = norm_operand(where, "x", x, axes);
   require_saved(where, saved, x.shape(), in.rows(), centred);
   const auto upstream = operand_like(where, "dy", dy, "x", x, axes);
@@ -295,7 +304,7 @@ void normalize_backward(const char* where, const TensorView<const Scalar>& dy, c
   require_supported_scalar<Scalar>();
   const bool is_wide = require_one_type(
       where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
-  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(Given, P) {
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
     normalize_backward_with<NormRow, Scalar, Given, P>(where, dy, x, saved, gamma, axes, to, context);
   });
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "evenkeel/kernels/simd.hpp"
+#include "evenkeel/kernels/row_norm_any.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Data is of type X: float, double, or one of 16 bits, which is computed in float.
+/// Data is of type X: float, double, one of 16 bits, which is computed in float, or any other type of numbers.
 template <class X>
 struct ResidualAddArgs {
   const X* x;  ///< [rows, features], rows x_stride apart
@@ -28,6 +28,15 @@ struct ResidualSum {
   Batch operator()(const Batch& x, const Batch& d) const noexcept { return S::fma(alpha, x, keep(lambda * d)); }
 };
 
+/// One row of it, where X has no vectors.
+template <class X>
+inline void any_residual_add(const X* x, const X* d, X* s, Index n, const X& alpha, const X& lambda) {
+  for (Index j = 0; j < n; ++j) {
+    const X skip = alpha * x[j];
+    s[j] = d ? X(skip + X(lambda * d[j])) : skip;
+  }
+}
+
 /// The sum of a residual connection: s = alpha * x + lambda * d.
 ///
 /// Shapes    x, d, s [rows, features].
@@ -36,16 +45,20 @@ struct ResidualSum {
 /// Errors    none: sizes are the caller's duty.
 template <class Arch = native, class X>
 [[gnu::flatten]] inline void residual_add(const ResidualAddArgs<X>& a) noexcept {
-  using T = Compute<X>;
-  const ResidualSum<Arch, T> sum(a.alpha, a.lambda);
   for (Index i = 0; i < a.rows; ++i) {
     const X* x = a.x + i * a.x_stride;
     const X* d = a.d ? a.d + i * a.d_stride : nullptr;
     X* s = a.s + i * a.s_stride;
-    for_each_vector<Arch, T, accumulators>(a.features, [&](auto, Index j, auto lanes) {
-      const auto x_j = lanes.load(x + j);
-      lanes.store(s + j, d ? sum(x_j, lanes.load(d + j)) : sum.alpha * x_j);
-    });
+    if constexpr (is_vectorized<X>) {
+      using T = Compute<X>;
+      const ResidualSum<Arch, T> sum(a.alpha, a.lambda);
+      for_each_vector<Arch, T, accumulators>(a.features, [&](auto, Index j, auto lanes) {
+        const auto x_j = lanes.load(x + j);
+        lanes.store(s + j, d ? sum(x_j, lanes.load(d + j)) : sum.alpha * x_j);
+      });
+    } else {
+      any_residual_add(x, d, s, a.features, a.alpha, a.lambda);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "evenkeel/kernels/moments.hpp"
+#include "evenkeel/kernels/row_norm_any.hpp"
 
 /// What tells LayerNorm from RMSNorm, row by row: how a row is measured, and how x_hat follows from x. All else,
 /// forward (row_norm_forward.hpp) and backward (row_norm_backward.hpp), is code that the two share.

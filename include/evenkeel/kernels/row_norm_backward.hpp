@@ -309,7 +309,11 @@ inline void all_gradients(const RowNormBackward<X, P>& a) noexcept {
 
 template <class X>
 inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  return ParameterSums<Compute<X>>::workspace_bytes(rows, features);
+  if constexpr (is_vectorized<X>) {
+    return ParameterSums<Compute<X>>::workspace_bytes(rows, features);
+  } else {
+    return 0;
+  }
 }
 
 /// dx, dgamma and dbeta, as far as they are wanted.
@@ -317,13 +321,17 @@ template <class Arch, template <class, class, bool> class NormRow, class X, clas
 inline void row_norm_backward(const RowNormBackward<X, P>& a) noexcept {
   static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.features == 0) return;
-  // Groups of shorter rows are so small that the next one is asked for too late.
-  const bool prefetches = a.dx && is_prefetched<X>(3, a.rows, a.features) && a.features >= 256;
-  if (a.dgamma || a.dbeta) {
-    prefetches ? all_gradients<Arch, NormRow, true>(a) : all_gradients<Arch, NormRow, false>(a);
-  } else if (a.dx) {
-    prefetches ? differentiate_rows<Arch, NormRow, false, true>(a, nullptr, 0, a.rows)
-               : differentiate_rows<Arch, NormRow, false, false>(a, nullptr, 0, a.rows);
+  if constexpr (is_vectorized<X>) {
+    // Groups of shorter rows are so small that the next one is asked for too late.
+    const bool prefetches = a.dx && is_prefetched<X>(3, a.rows, a.features) && a.features >= 256;
+    if (a.dgamma || a.dbeta) {
+      prefetches ? all_gradients<Arch, NormRow, true>(a) : all_gradients<Arch, NormRow, false>(a);
+    } else if (a.dx) {
+      prefetches ? differentiate_rows<Arch, NormRow, false, true>(a, nullptr, 0, a.rows)
+                 : differentiate_rows<Arch, NormRow, false, false>(a, nullptr, 0, a.rows);
+    }
+  } else {
+    AnyRowNormBackward<NormRow<Arch, float, false>::centred, RowNormBackward<X, P>>(a).run();
   }
 }
 

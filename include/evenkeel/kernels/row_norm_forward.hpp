@@ -7,8 +7,8 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Data is of type X: float, double, or one of 16 bits, which is computed in float. Parameters are of type P: X, or
-/// float where X has 16 bits.
+/// Data is of type X: float, double, one of 16 bits, which is computed in float, or any other type of real numbers (see
+/// row_norm_any.hpp). Parameters are of type P: X, or float where X has 16 bits.
 template <class X, class P = X>
 struct RowNormForward {
   const X* x = nullptr;        ///< [rows, features], rows x_stride apart
@@ -223,8 +223,12 @@ template <class Arch, template <class, class, bool> class NormRow, class X, clas
 inline void row_norm_forward(const RowNormForward<X, P>& a) noexcept {
   static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.rows == 0 || a.features == 0) return;
-  is_prefetched<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(a)
-                                          : normalize_rows<Arch, NormRow, false>(a);
+  if constexpr (!is_vectorized<X>) {
+    any_row_norm_forward<NormRow<Arch, float, false>::centred>(a);
+  } else {
+    is_prefetched<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(a)
+                                            : normalize_rows<Arch, NormRow, false>(a);
+  }
 }
 
 }  // namespace kernels

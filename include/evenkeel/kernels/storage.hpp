@@ -5,17 +5,13 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 #include "evenkeel/core/arch.hpp"
 
 /// Number types of 16 bits: stored so, computed with as float.
 ///
-/// Converting to 16 bits rounds to nearest, ties to even, and keeps NaN a NaN; the bits are those of Eigen's
-/// conversions. Only integers are compared, so that -ffast-math changes nothing. storage_vector.hpp does the same to
-/// whole vectors.
+/// Converting to 16 bits rounds to nearest, ties to even. Every NaN becomes the quiet one of its sign without further
+/// digits, on every instruction set: the bits are those of Eigen's scalar conversions. Only integers are compared, so
+/// that -ffast-math changes nothing. storage_vector.hpp does the same to whole vectors.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
@@ -62,17 +58,11 @@ struct StorageConversion<StorageFormat::bfloat16> {
 
 /// IEEE 754's binary16: 5 bits of exponent and 10 of significand.
 ///
-/// Source    the integer forms: Fabian Giesen, "Half to float done quick", as Eigen has them.
+/// Source    Fabian Giesen, "Half to float done quick", as in Eigen.
 template <>
 struct StorageConversion<StorageFormat::half> {
   static constexpr std::uint16_t one = 0x3C00;
 
-#if defined(__F16C__)
-  static float widen(std::uint16_t bits) noexcept { return _cvtsh_ss(bits); }
-  static std::uint16_t narrow(float value) noexcept {
-    return static_cast<std::uint16_t>(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(value), 0)));
-  }
-#else
   static float widen(std::uint16_t bits) noexcept {
     std::uint32_t wide = (std::uint32_t{bits} & 0x7FFF) << 13;
     const std::uint32_t exponent = wide & 0x0F800000;
@@ -102,7 +92,6 @@ struct StorageConversion<StorageFormat::half> {
     }
     return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13));
   }
-#endif
 };
 
 /// A number as it is computed with.

@@ -13,7 +13,9 @@
 
 #include "evenkeel/kernels/storage.hpp"
 
-/// storage.hpp's conversions for whole vectors, in the same bits. simd.hpp's loads and stores are made of them.
+/// storage.hpp's conversions for whole vectors, in the same bits; but where the processor itself loads half numbers
+/// (F16C), a signalling NaN is quiet once it is loaded, as any arithmetic would make it. simd.hpp's loads and stores
+/// are made of them.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
@@ -116,6 +118,20 @@ inline void store_words(void* p, const IntVector<Arch>& v) noexcept {
   std::memcpy(p, words, sizeof(words));
 }
 
+/// The bits of v, with every NaN the quiet one of its sign without further digits.
+template <class Arch>
+inline IntVector<Arch> quiet_nan(const FloatVector<Arch>& v) noexcept {
+  using Ints = IntVector<Arch>;
+  const Ints bits = as_bits<std::int32_t>(v), sign(INT32_MIN), quiet(0x7FC00000);
+#if defined(__AVX512DQ__)
+  if constexpr (Ints::size == 16) {
+    constexpr int any_nan = 0x01 | 0x80, a_and_b_or_c = 0xEA;
+    return Ints(_mm512_mask_ternarylogic_epi32(bits, _mm512_fpclass_ps_mask(v, any_nan), sign, quiet, a_and_b_or_c));
+  }
+#endif
+  return choose(less(Ints(0x7F800000), bits & Ints(INT32_MAX)), (bits & sign) | quiet, bits);
+}
+
 /// A vector of floats from, and to, numbers in a format of 16 bits.
 template <class Arch, StorageFormat Format>
 struct StorageVector;
@@ -129,9 +145,7 @@ struct StorageVector<Arch, StorageFormat::bfloat16> {
 
   /// Each lane's word with its sign extended, as store_words takes it.
   static Ints narrow(const Floats& v) noexcept {
-    const Ints bits = as_bits<std::int32_t>(v);
-    const Ints quiet_nan = (bits & Ints(INT32_MIN)) | Ints(0x7FC00000);
-    const Ints number = choose(less(Ints(0x7F800000), bits & Ints(INT32_MAX)), quiet_nan, bits);
+    const Ints number = quiet_nan(v);
     return shift_right<16>(Ints(number + Ints(0x7FFF) + (shift_right<16>(number) & Ints(1))));
   }
 
@@ -209,12 +223,13 @@ struct StorageVector<Arch, StorageFormat::half> {
   static void store(void* p, const Floats& v) noexcept {
 #if defined(__F16C__) && defined(__AVX512F__)
     if constexpr (Floats::size == 16) {
-      return _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_maskz_cvtps_ph(0xFFFF, v, 0));
+      const __m256i words = _mm512_maskz_cvtps_ph(0xFFFF, as_bits<float>(quiet_nan(v)), 0);
+      return _mm256_storeu_si256(static_cast<__m256i*>(p), words);
     }
 #endif
 #if defined(__F16C__)
     if constexpr (Floats::size == 8) {
-      return _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(v, 0));
+      return _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(as_bits<float>(quiet_nan(v)), 0));
     }
 #endif
     store_words<Arch>(p, narrow(v));

@@ -12,6 +12,7 @@ namespace detail {
 template <class Scalar>
 void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x, double lambda,
                   const TensorView<const Scalar>& d, const TensorView<Scalar>& s) {
+  require_supported_scalar<Scalar>();
   // All three along the axis that runs fastest in x.
   const Axes axis(x.order() == StorageOrder::row_major ? x.rank() - 1 : 0);
   const TensorView<const Scalar> sum = s;

@@ -1,0 +1,310 @@
+// Norms of numbers of 16 bits: what is tested for each type, with parameters of its type and of float.
+#pragma once
+
+#include <cmath>
+
+#include "ops/op_test.hpp"
+#include "support/reference_case.hpp"
+
+namespace evenkeel_test {
+
+template <class OpType, class P>
+struct Config16 {
+  using Op = OpType;
+  using Scalar = typename OpType::Scalar;
+  using Parameter = P;
+};
+/// An op with parameters of its type and of float. Each norm and type is compiled in a file of its own.
+template <class Op>
+using Configs16 = testing::Types<Config16<Op, typename Op::Scalar>, Config16<Op, float>>;
+struct Name16 {
+  template <class C>
+  static std::string GetName(int) {
+    return std::string(C::Op::name) + (std::is_same_v<typename C::Parameter, float> ? "_float" : "_same");
+  }
+};
+
+template <class X>
+Reals widened(const std::vector<X>& values) {
+  Reals wide;
+  for (const X& value : values) wide.push_back(static_cast<float>(value));
+  return wide;
+}
+template <class X, class Numbers>
+std::vector<X> rounded(const Numbers& values) {
+  std::vector<X> narrow;
+  for (const auto& value : values) narrow.push_back(X(static_cast<float>(value)));
+  return narrow;
+}
+
+/// The distance between the two numbers of type T around a value.
+template <class T>
+long double unit_at(long double value) {
+  constexpr auto format = kernels::StorageTraits<T>::format;
+  constexpr int digits = format == kernels::StorageFormat::half       ? 11
+                         : format == kernels::StorageFormat::bfloat16 ? 8
+                                                                      : 24;
+  constexpr int smallest_exponent = format == kernels::StorageFormat::half ? -14 : -126;
+  const int exponent = value == 0 ? smallest_exponent : std::max(std::ilogb(value), smallest_exponent);
+  return std::ldexp(1.0L, exponent - digits + 1);
+}
+
+/// Rounded once: within half of a unit of T, and what computing in float costs, in ulp of float of `scale`. That is
+/// within one unit of T wherever the result is not far smaller than the scale.
+template <class T>
+testing::AssertionResult rounded_once(const std::vector<T>& got, const Reals& expected, long double float_ulps,
+                                      const Reals& scale) {
+  if (got.size() != expected.size())
+    return testing::AssertionFailure() << "got " << got.size() << " elements, expected " << expected.size();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const long double value = static_cast<float>(got[i]);
+    const long double unit = unit_at<T>(std::max(std::abs(value), std::abs(expected[i])));
+    const long double allowed = unit / 2 + float_ulps * ulp<float>() * scale.at(i * scale.size() / got.size());
+    if (!(std::abs(value - expected[i]) <= allowed))
+      return testing::AssertionFailure() << "element " << i << " is " << value << ", expected " << expected[i]
+                                         << ", off by " << std::abs(value - expected[i]) / unit << " units";
+  }
+  return testing::AssertionSuccess();
+}
+
+/// Numbers of a call, in the types that they are stored in.
+template <class X, class P>
+struct Data16 {
+  Index rows = 0, features = 0;
+  std::vector<X> x = {}, dy = {};
+  std::vector<P> gamma = {}, beta = {};  // empty: absent
+  double eps = 1e-5;
+};
+
+template <class X, class P>
+Data16<X, P> random_16(Index rows, Index features, double mean, double std, bool with_gamma, bool with_beta) {
+  const auto size = static_cast<std::size_t>(rows * features), parameters = static_cast<std::size_t>(features);
+  const auto numbers = [](std::size_t count, std::uint64_t seed, double mean_of, double std_of) {
+    return normal_vector<float>(count, seed, mean_of, std_of);
+  };
+  Data16<X, P> d{.rows = rows, .features = features};
+  d.x = rounded<X>(numbers(size, 1, mean, std));
+  d.dy = rounded<X>(numbers(size, 2, 0, 1));
+  if (with_gamma) d.gamma = rounded<P>(numbers(parameters, 3, 0, 1));
+  if (with_beta) d.beta = rounded<P>(numbers(parameters, 4, 0, 1));
+  return d;
+}
+
+/// Rows of `stride` elements, of which the first are data and the others NaN.
+template <class X>
+class Strided {
+ public:
+  static constexpr Index gap = 3;
+  Strided(const std::vector<X>& values, Index rows, Index features)
+      : rows_(rows), features_(features), memory_(static_cast<std::size_t>(rows * (features + gap)), nan()) {
+    for (Index i = 0; i < rows && !values.empty(); ++i)
+      std::copy_n(values.begin() + i * features, features, memory_.begin() + i * (features + gap));
+  }
+  TensorView<X> view() { return {memory_.data(), rows_, features_, features_ + gap}; }
+  std::vector<X> values() const {
+    std::vector<X> all;
+    for (Index i = 0; i < rows_; ++i) all.insert(all.end(), row(i), row(i) + features_);
+    return all;
+  }
+  bool is_intact_around() const {
+    bool intact = true;
+    const X expected = nan();
+    for (Index i = 0; i < rows_; ++i)
+      for (Index j = features_; j < features_ + gap; ++j) intact &= std::memcmp(row(i) + j, &expected, sizeof(X)) == 0;
+    return intact;
+  }
+
+ private:
+  static X nan() { return X(std::numeric_limits<float>::quiet_NaN()); }
+  const X* row(Index i) const { return memory_.data() + i * (features_ + gap); }
+  Index rows_, features_;
+  std::vector<X> memory_;
+};
+
+template <class X, class P>
+struct Result16 {
+  std::vector<X> y = {}, dx = {};
+  std::vector<P> dgamma = {}, dbeta = {};
+  NormStatistics<X> saved = {};
+};
+
+template <class C, class X = typename C::Scalar, class P = typename C::Parameter>
+Result16<X, P> run_16(const Data16<X, P>& d) {
+  using Op = typename C::Op;
+  OpOptions<X> options{.eps = d.eps};
+  if (!d.gamma.empty()) options.gamma = d.gamma;
+  if (!d.beta.empty()) options.beta = d.beta;
+  Strided<X> x(d.x, d.rows, d.features), y({}, d.rows, d.features);
+  Strided<X> dy(d.dy, d.rows, d.features), dx({}, d.rows, d.features);
+  Result16<X, P> result;
+  Op::into(x.view(), y.view(), result.saved, options);
+  const P nan(std::numeric_limits<float>::quiet_NaN());
+  result.dgamma.assign(d.gamma.size(), nan), result.dbeta.assign(is_centred<Op> ? d.beta.size() : 0, nan);
+  OpGradients<X> to{.dx = dx.view()};
+  if (!d.gamma.empty()) to.dgamma = result.dgamma;
+  if (!result.dbeta.empty()) to.dbeta = result.dbeta;
+  Op::backward(dy.view(), x.view(), result.saved, options, to);
+  for (const auto* array : {&x, &y, &dy, &dx}) EXPECT_TRUE(array->is_intact_around());
+  result.y = y.values(), result.dx = dx.values();
+  return result;
+}
+
+/// y, dx, dgamma and dbeta are what long double gives, rounded once.
+template <class C, class X = typename C::Scalar, class P = typename C::Parameter>
+void expect_rounded_once(const Data16<X, P>& d) {
+  using Op = typename C::Op;
+  using Norm = typename Op::Kernel::Norm;
+  const auto got = run_16<C>(d);
+  const Reals x = widened(d.x), gamma = widened(d.gamma), beta = widened(d.beta);
+  const auto rows = static_cast<std::size_t>(d.rows), features = static_cast<std::size_t>(d.features);
+  const Reals x_hat = Norm::y(x, rows, features, Reals(), Reals(), d.eps);
+  Reals scale = output_scale(x_hat);
+  for (std::size_t i = 0; i < scale.size(); ++i) {
+    if (!gamma.empty()) scale[i] *= std::abs(gamma[i % features]);
+    if (!beta.empty()) scale[i] += std::abs(beta[i % features]);
+  }
+  EXPECT_TRUE(rounded_once(got.y, Norm::y(x, rows, features, gamma, beta, d.eps), contract_ulps, scale));
+  const auto expected = Norm::gradients(widened(d.dy), x, rows, features, gamma, d.eps);
+  EXPECT_TRUE(rounded_once(got.dx, expected.dx, contract_ulps, expected.dx_scale));
+  const long double column_ulps = contract_ulps * std::sqrt(static_cast<long double>(d.rows));
+  EXPECT_TRUE(d.gamma.empty() || rounded_once(got.dgamma, expected.dgamma, column_ulps, expected.dgamma_scale));
+  EXPECT_TRUE(got.dbeta.empty() || rounded_once(got.dbeta, expected.dbeta, column_ulps, expected.dbeta_scale));
+}
+
+template <class C>
+class Norm16 : public testing::Test {};
+TYPED_TEST_SUITE_P(Norm16);
+
+TYPED_TEST_P(Norm16, EveryCombinationOfParametersIsRoundedOnce) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  for (const Index features : {1, 7, 16, 17, 33, 768, 1001}) {
+    for (const int given : {0, 1, 2, 3}) {
+      SCOPED_TRACE(std::to_string(features) + (given & 1 ? " gamma" : "") + (given & 2 ? " beta" : ""));
+      expect_rounded_once<TypeParam>(random_16<X, P>(5, features, 0, 1, given & 1, given & 2));
+    }
+  }
+}
+
+TYPED_TEST_P(Norm16, RowsOfAnyMeanAndSpreadAreRoundedOnce) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  for (const double mean : {0.0, 5.0, 1000.0}) {
+    for (const double std : {1e-3, 1.0, 1e3}) {
+      SCOPED_TRACE(std::to_string(mean) + " +- " + std::to_string(std));
+      expect_rounded_once<TypeParam>(random_16<X, P>(3, 129, mean, std, true, true));
+    }
+  }
+}
+
+TYPED_TEST_P(Norm16, LongRowsAndManyRowsAreRoundedOnce) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  for (const Index features : {2047, 2048, 2049, 5000})
+    expect_rounded_once<TypeParam>(random_16<X, P>(11, features, 0, 1, true, true));
+  expect_rounded_once<TypeParam>(random_16<X, P>(300, 20, 0, 1, true, true));
+}
+
+/// Sums of parameter gradients in 16 bits would stop at 256 or 2048.
+TYPED_TEST_P(Norm16, ParameterGradientsAreSummedInFloatOrWider) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  auto d = random_16<X, P>(4096, 8, 0, 1, true, true);
+  for (std::size_t i = 0; i < d.x.size(); ++i) d.x[i] = d.dy[i] = X(i % 2 ? 1.0f : -1.0f);
+  const auto got = run_16<TypeParam>(d);
+  for (const P& dgamma : got.dgamma) EXPECT_NEAR(static_cast<float>(dgamma), 4096, 0.1);
+  if (!is_centred<typename TypeParam::Op>) return;
+  for (auto& value : d.dy) value = X(1.0f);
+  for (const P& dbeta : run_16<TypeParam>(d).dbeta) EXPECT_EQ(static_cast<float>(dbeta), 4096);
+}
+
+TYPED_TEST_P(Norm16, GradientsAreAddedToWhatIsThere) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  using Op = typename TypeParam::Op;
+  const auto d = random_16<X, P>(4, 33, 0, 1, true, false);
+  const auto alone = run_16<TypeParam>(d);
+  std::vector<X> dx(d.x.size(), X(2.0f));
+  std::vector<P> dgamma(d.gamma.size(), P(3.0f));
+  const Shape shape{4, 33};
+  OpOptions<X> options{.gamma = d.gamma, .eps = d.eps};
+  Op::backward(TensorView<const X>(d.dy.data(), shape), TensorView<const X>(d.x.data(), shape), alone.saved, options,
+               {.dx = evenkeel::add_to(TensorView<X>(dx.data(), shape)), .dgamma = evenkeel::add_to(dgamma)});
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    const float sum = static_cast<float>(alone.dx[i]) + 2;
+    EXPECT_NEAR(static_cast<float>(dx[i]), sum, static_cast<double>(unit_at<X>(8)));
+  }
+  for (std::size_t j = 0; j < dgamma.size(); ++j) {
+    const float sum = static_cast<float>(alone.dgamma[j]) + 3;
+    EXPECT_NEAR(static_cast<float>(dgamma[j]), sum, static_cast<double>(unit_at<P>(8)));
+  }
+}
+
+TYPED_TEST_P(Norm16, NaNAndInfinityStayInTheirRow) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  auto d = random_16<X, P>(5, 40, 0, 1, true, true);
+  const auto clean = run_16<TypeParam>(d);
+  d.x[1 * 40 + 17] = X(std::numeric_limits<float>::quiet_NaN());
+  d.x[3 * 40 + 39] = X(std::numeric_limits<float>::infinity());
+  const auto got = run_16<TypeParam>(d);
+  for (Index i = 0; i < 5; ++i) {
+    for (Index j = 0; j < 40; ++j) {
+      const auto at = static_cast<std::size_t>(i * 40 + j);
+      const bool is_finite_row = i != 1 && i != 3;
+      EXPECT_TRUE(!is_finite_row || std::memcmp(&got.y[at], &clean.y[at], sizeof(X)) == 0);
+      EXPECT_TRUE(i != 1 || std::isnan(static_cast<float>(got.y[at])));
+    }
+  }
+}
+
+/// x of 60000 in half: its square overflows there; sums of them in bfloat16 lose everything.
+TYPED_TEST_P(Norm16, LargeAndTinyRows) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  auto d = random_16<X, P>(3, 64, 0, 1, false, false);
+  for (std::size_t i = 0; i < d.x.size(); ++i) d.x[i] = X(i % 2 ? 60000.0f : -60000.0f);
+  expect_rounded_once<TypeParam>(d);
+  d.eps = 1e-12;
+  for (std::size_t i = 0; i < d.x.size(); ++i) d.x[i] = X(std::ldexp(static_cast<float>(i % 4 + 1), -24));
+  expect_rounded_once<TypeParam>(d);
+  for (auto& value : d.x) value = X(0.0f);
+  for (const X& y : run_16<TypeParam>(d).y) EXPECT_EQ(static_cast<float>(y), 0);
+}
+
+/// The grids of the reference files are exact in both types.
+TYPED_TEST_P(Norm16, AgreesWithPyTorch) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  const bool centred = is_centred<typename TypeParam::Op>;
+  int cases = 0;
+  for (const ReferenceCase& reference : read_cases("torch", centred ? "layernorm_" : "rmsnorm_")) {
+    if (!reference.name.ends_with("_grid") || reference.name.starts_with("rmsnorm_gemma")) continue;
+    SCOPED_TRACE(reference.name);
+    ++cases;
+    const Tensor& x = reference.inputs.at("x");
+    Data16<X, P> d{.rows = static_cast<Index>(x.data.size() / x.shape.back()),
+                   .features = static_cast<Index>(x.shape.back()),
+                   .x = rounded<X>(x.data),
+                   .dy = rounded<X>(reference.grad_output.data),
+                   .gamma = rounded<P>(reference.inputs.at("gamma").data),
+                   .eps = reference.eps()};
+    if (centred) d.beta = rounded<P>(reference.inputs.at("beta").data);
+    const auto got = run_16<TypeParam>(d);
+    const auto expect = [](const auto& values, const Tensor& expected) {
+      EXPECT_TRUE(rounded_once(values, Reals(expected.data.begin(), expected.data.end()), 4, {expected.scale}));
+    };
+    expect(got.y, reference.outputs.at("y"));
+    expect(got.dx, reference.grads.at("x"));
+    expect(got.dgamma, reference.grads.at("gamma"));
+    if (centred) expect(got.dbeta, reference.grads.at("beta"));
+  }
+  EXPECT_EQ(cases, 2);
+}
+
+REGISTER_TYPED_TEST_SUITE_P(Norm16, EveryCombinationOfParametersIsRoundedOnce, RowsOfAnyMeanAndSpreadAreRoundedOnce,
+                            LongRowsAndManyRowsAreRoundedOnce, ParameterGradientsAreSummedInFloatOrWider,
+                            GradientsAreAddedToWhatIsThere, NaNAndInfinityStayInTheirRow, LargeAndTinyRows,
+                            AgreesWithPyTorch);
+
+}  // namespace evenkeel_test
