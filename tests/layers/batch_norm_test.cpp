@@ -124,7 +124,7 @@ TYPED_TEST(BatchNormLayer, WithoutTrackedStatisticsInferenceUsesTheBatch) {
   BatchNorm<S> layer(3, {.track_statistics = false});
   const auto x = random_matrix<S>(5, 3, 1);
   typename BatchNorm<S>::Saved saved;
-  EXPECT_EQ(layer.forward(x), layer.forward(x, saved));
+  EXPECT_TRUE(layer.forward(x).isApprox(layer.forward(x, saved), 4 * std::numeric_limits<S>::epsilon()));
   EXPECT_TRUE(layer.running_mean().is_absent());
   int buffers = 0;
   evenkeel::for_each_buffer(layer, [&](const std::string&, auto&) { ++buffers; });

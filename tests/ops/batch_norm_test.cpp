@@ -31,7 +31,7 @@ TYPED_TEST(BatchNormOp, TrainingAgreesWithTheOracleOnEveryAxisAndInAnyMemory) {
                            batch_y_scale(d, x_hat)));
     expect_gradients(r, oracle::batch_norm_backward(widen(d.dy), widen(d.x), s, widen(d.gamma), d.eps), s.values());
     const auto statistics = oracle::channel_statistics(widen(d.x), s);
-    EXPECT_TRUE(within_ulp(r.saved.mean, statistics.mean, 2));
+    EXPECT_TRUE(within_ulp(r.saved.mean, statistics.mean, 3));
     EXPECT_TRUE(within_ulp(r.saved.var_biased, statistics.var, 6));  // 4.3 measured: chains of 32 additions
     EXPECT_EQ(r.saved.shape, d.shape);
     EXPECT_TRUE(r.saved.is_of_batch);
@@ -144,7 +144,7 @@ TYPED_TEST(BatchNormOp, GammaAndBetaMayBeAbsent) {
 
 /// The accuracy contract for every family of inputs, one channel of each.
 template <class S>
-void expect_contract(Index values, bool channels_last) {
+void expect_contract(Index values, bool channels_last, Index inner = 1) {
   const auto families = input_families<S>();
   for (const double eps : {1e-5, 0.0}) {
     BatchData<S> d{.eps = eps};
@@ -156,7 +156,7 @@ void expect_contract(Index values, bool channels_last) {
       family.fill(channels.back(), random);
     }
     const auto count = static_cast<Index>(channels.size());
-    d.shape = channels_last ? Shape{values, count} : Shape{1, count, values};
+    d.shape = channels_last ? Shape{values, count} : Shape{values / inner, count, inner};
     d.channel_axis = channels_last ? -1 : 1;
     d.x.resize(static_cast<std::size_t>(values * count));
     for (std::size_t c = 0; c < channels.size(); ++c) oracle::set_channel(d.x, d.channels(), c, channels[c]);
@@ -174,8 +174,8 @@ void expect_contract(Index values, bool channels_last) {
 TYPED_TEST(BatchNormOp, KeepsTheAccuracyContractInEachChannel) {
   for (const Index values : {64, 768, 4096}) {
     SCOPED_TRACE(values);
-    expect_contract<TypeParam>(values, false);
     expect_contract<TypeParam>(values, true);
+    for (const Index inner : {values, Index{2}, Index{16}, Index{64}}) expect_contract<TypeParam>(values, false, inner);
   }
 }
 

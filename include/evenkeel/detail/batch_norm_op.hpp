@@ -9,6 +9,7 @@
 #include "evenkeel/kernels/lane_norm_forward.hpp"
 #include "evenkeel/kernels/segment_norm_backward.hpp"
 #include "evenkeel/kernels/segment_norm_forward.hpp"
+#include "evenkeel/kernels/short_run_norm.hpp"
 #include "evenkeel/ops/batch_norm_options.hpp"
 #include "evenkeel/ops/channel_affine.hpp"
 
@@ -138,6 +139,16 @@ void update_running(const RunningUpdate<Scalar>& update, const BatchNormStatisti
   if (update.batches) ++*update.batches;
 }
 
+/// Whether runs of one channel are too short to fill vectors, and lie side by side in all of some aligned tensors.
+template <class Scalar>
+bool has_short_runs(std::initializer_list<ChannelAxes*> tensors) noexcept {
+  const ChannelAxes& x = **tensors.begin();
+  const bool is_dense = std::all_of(tensors.begin(), tensors.end(), [](const ChannelAxes* t) {
+    return t->channel.extent == 1 || t->channel.stride == t->inner.extent;
+  });
+  return kernels::are_short_runs<Scalar>(x.channel.extent, x.inner.extent, is_dense);
+}
+
 /// What the kernels of either layout take alike.
 template <class Args, class Scalar>
 Args forward_args(const Scalar* x, Scalar* y, const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved) {
@@ -151,11 +162,13 @@ Args forward_args(const Scalar* x, Scalar* y, const BatchNormOptions<Scalar>& o,
 
 /// Statistics of each channel, where they are to be saved, and y.
 ///
-/// Channels that lie side by side are lanes. Others are groups of segments: a segment for each outer index.
+/// Channels that lie side by side are lanes, if there are enough to fill vectors. Others are groups of segments: a
+/// segment for each outer index.
 template <class Scalar>
 void normalize_channels(const Scalar* x, Scalar* y, BatchNormAxes axes, const BatchNormOptions<Scalar>& o,
                         BatchNormStatistics<Scalar>* saved) {
-  if (are_lanes({&axes.x, &axes.y})) {
+  const bool is_short = saved && has_short_runs<Scalar>({&axes.x, &axes.y});
+  if (are_lanes({&axes.x, &axes.y}) && !is_short) {
     auto args = forward_args<kernels::LaneNormForward<Scalar>>(x, y, o, saved);
     args.length = axes.x.outer.extent, args.lanes = axes.channels();
     args.x_stride = axes.x.outer.stride, args.y_stride = axes.y.outer.stride;
@@ -167,7 +180,7 @@ void normalize_channels(const Scalar* x, Scalar* y, BatchNormAxes axes, const Ba
   args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
   args.y_group_stride = axes.y.channel.stride, args.y_segment_stride = axes.y.outer.stride;
   args.parameter_group_step = 1;
-  kernels::segment_norm_forward<native>(args);
+  is_short ? kernels::short_run_norm_forward<native>(args) : kernels::segment_norm_forward<native>(args);
 }
 
 template <class Scalar>
@@ -342,7 +355,8 @@ template <class Scalar>
 void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackwardAxes axes,
                             const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                             const BatchNormGradients<Scalar>& to, void* workspace) {
-  if (are_lanes({&axes.x, &axes.dy, &axes.dx})) {
+  const bool is_short = has_short_runs<Scalar>({&axes.x, &axes.dy, &axes.dx});
+  if (are_lanes({&axes.x, &axes.dy, &axes.dx}) && !is_short) {
     auto args = backward_args<kernels::LaneNormBackward<Scalar>>(dy, x, saved, gamma, to, workspace);
     args.length = axes.x.outer.extent, args.lanes = axes.x.channel.extent;
     args.dy_stride = axes.dy.outer.stride, args.x_stride = axes.x.outer.stride, args.dx_stride = axes.dx.outer.stride;
@@ -355,6 +369,7 @@ void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackward
   args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
   args.dx_group_stride = axes.dx.channel.stride, args.dx_segment_stride = axes.dx.outer.stride;
   args.parameter_group_step = 1;
+  if (is_short && kernels::short_run_norm_backward<native>(args)) return;
   kernels::segment_norm_backward<native>(args);
 }
 
