@@ -37,7 +37,7 @@ struct Problem {
   Index rows, features;
   const T *x, *dy, *gamma, *beta;
   T *y, *dx, *dgamma, *dbeta;
-  T *mean, *mean_rest, *rstd;  ///< [rows]: written by forward, read by backward
+  evenkeel::kernels::Compute<T>*mean, *mean_rest, *rstd;  ///< [rows]: written by forward, read by backward
   double eps;
 };
 

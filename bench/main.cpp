@@ -86,6 +86,27 @@ void print_table(const Times& times, const std::string& direction, const std::st
   for (const Shape& shape : shapes()) print_row(times, shape, direction, type);
 }
 
+/// bfloat16 and half against our float.
+void print_table_of_16_bits(const Times& times) {
+  const auto entry = [](const Shape& shape, const char* norm, const char* type) {
+    return Entry{norm, "forward", type, "evenkeel", shape};
+  };
+  std::printf(
+      "\nforward, one thread: time as a multiple of float's.\n\n"
+      "| rows x features    | bfloat16 LN | bfloat16 RMS | half LN | half RMS |\n|---|---|---|---|---|\n");
+  for (const Shape& shape : shapes_of_16_bits()) {
+    std::printf("| %-18s |", shape.name().c_str());
+    for (const char* type : {"bf16", "f16"}) {
+      for (const char* norm : {"layer_norm", "rms_norm"}) {
+        const Entry ours = entry(shape, norm, type);
+        std::printf(" %4.2f ±%3.0f%% |", times.median(ours) / times.median(entry(shape, norm, "f32")),
+                    100 * times.spread(ours));
+      }
+    }
+    std::printf("\n");
+  }
+}
+
 bool is_plain_run(int argc, char** argv) {
   return std::any_of(argv + 1, argv + argc, [](const std::string& a) {
     return a.rfind("--benchmark_format", 0) == 0 || a.rfind("--benchmark_out", 0) == 0 ||
@@ -115,6 +136,9 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks(&times);
   for (const char* direction : {"forward", "backward"}) {
     for (const char* type : {"f32", "f64"}) bench::print_table(times, direction, type);
+  }
+  if (times.has({"layer_norm", "forward", "bf16", "evenkeel", bench::shapes_of_16_bits().front()})) {
+    bench::print_table_of_16_bits(times);
   }
   return 0;
 }

@@ -75,18 +75,24 @@ void add(const Entry& entry, int arrays, Run run) {
 }
 
 template <class T>
-void add_forward(const Shape& shape, const char* type) {
-  const auto entry = [&](const char* norm, const char* by) { return Entry{norm, "forward", type, by, shape}; };
-  add<T>(entry("copy", "copy"), 2, [](const Problem<T>& p) { streaming_copy(p.x, p.y, T(1.5), p.rows * p.features); });
-  add<T>(entry("layer_norm", "evenkeel"), 2, [](const Problem<T>& p) { kernels::layer_norm_forward(forward_args(p)); });
-  add<T>(entry("layer_norm", "naive"), 2, naive::layer_norm_forward<T>);
-  add<T>(entry("layer_norm", "eigen"), 2, eigen::layer_norm_forward<T>);
-  add<T>(entry("rms_norm", "evenkeel"), 2, [](const Problem<T>& p) {
+void add_our_forward(const Shape& shape, const char* type) {
+  const auto entry = [&](const char* norm) { return Entry{norm, "forward", type, "evenkeel", shape}; };
+  add<T>(entry("layer_norm"), 2, [](const Problem<T>& p) { kernels::layer_norm_forward(forward_args(p)); });
+  add<T>(entry("rms_norm"), 2, [](const Problem<T>& p) {
     auto args = forward_args(p);
     args.beta = nullptr;
     args.mean = args.mean_rest = nullptr;
     kernels::rms_norm_forward(args);
   });
+}
+
+template <class T>
+void add_forward(const Shape& shape, const char* type) {
+  const auto entry = [&](const char* norm, const char* by) { return Entry{norm, "forward", type, by, shape}; };
+  add<T>(entry("copy", "copy"), 2, [](const Problem<T>& p) { streaming_copy(p.x, p.y, T(1.5), p.rows * p.features); });
+  add_our_forward<T>(shape, type);
+  add<T>(entry("layer_norm", "naive"), 2, naive::layer_norm_forward<T>);
+  add<T>(entry("layer_norm", "eigen"), 2, eigen::layer_norm_forward<T>);
   add<T>(entry("rms_norm", "naive"), 2, naive::rms_norm_forward<T>);
   add<T>(entry("rms_norm", "eigen"), 2, eigen::rms_norm_forward<T>);
 }
@@ -115,6 +121,10 @@ void add_backward(const Shape& shape, const char* type) {
     add_forward<double>(shape, "f64");
     add_backward<float>(shape, "f32");
     add_backward<double>(shape, "f64");
+  }
+  for (const Shape& shape : shapes_of_16_bits()) {
+    add_our_forward<kernels::bf16>(shape, "bf16");
+    add_our_forward<kernels::f16>(shape, "f16");
   }
   return true;
 }();

@@ -39,6 +39,12 @@ inline const std::vector<Shape>& shapes() {
   return all;
 }
 
+/// Those on which numbers of 16 bits are measured against float.
+inline const std::vector<Shape>& shapes_of_16_bits() {
+  static const std::vector<Shape> some = {{256, 768}, {4096, 768}, {4096, 4096}};
+  return some;
+}
+
 /// Numbers on a cache line, from a fixed seed.
 template <class T>
 class Buffer {
@@ -64,7 +70,8 @@ class Buffer {
       state = state * 6364136223846793005u + 1442695040888963407u;
       sum += static_cast<double>(state >> 11) * 0x1p-53 - 0.5;
     }
-    return static_cast<T>(sum * 1.7320508075688772);  // sqrt(12 / 4)
+    using Number = evenkeel::kernels::Compute<T>;
+    return evenkeel::kernels::from_compute<T>(static_cast<Number>(sum * 1.7320508075688772));  // sqrt(12 / 4)
   }
 
   T* data_;
@@ -98,12 +105,16 @@ class Data {
   }
   void sort_rows(const Shape& s) {
     sorted_ = std::make_unique<Buffer<T>>(s.rows * s.features);
-    for (Index i = 0; i < s.rows; ++i) std::sort(sorted_->at(i * s.features), sorted_->at((i + 1) * s.features));
+    const auto is_less = [](const T& a, const T& b) {
+      return evenkeel::kernels::to_compute(a) < evenkeel::kernels::to_compute(b);
+    };
+    for (Index i = 0; i < s.rows; ++i)
+      std::sort(sorted_->at(i * s.features), sorted_->at((i + 1) * s.features), is_less);
   }
 
   Buffer<T> x_{largest}, dy_{largest}, y_{largest}, dx_{largest};
   Buffer<T> gamma_{longest}, beta_{longest}, dgamma_{longest}, dbeta_{longest};
-  Buffer<T> mean_{most_rows}, mean_rest_{most_rows}, rstd_{most_rows};
+  Buffer<evenkeel::kernels::Compute<T>> mean_{most_rows}, mean_rest_{most_rows}, rstd_{most_rows};
   std::unique_ptr<Buffer<T>> sorted_;
 };
 
