@@ -23,4 +23,15 @@ std::string error_text(const Call& call) {
   return {};
 }
 
+/// The same, or nothing if `call` does its work.
+template <class Error, class Call>
+std::string error_text_if_any(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 }  // namespace evenkeel_test

@@ -210,15 +210,21 @@ TEST_F(ResidualError, AnXThatTheNormsDoNotFit) {
   }
 }
 
+/// Norms take such an x as it is; sums and sublayers refuse it.
 TEST_F(ResidualError, AnXWithGapsBetweenItsFeatures) {
   std::vector<double> memory = normal_vector<double>(64, 5);
   using Strided = Eigen::Map<Matrix, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
   const Strided gaps(memory.data(), rows, features, {16, 2});
+  const Matrix dense = gaps;
   for (int slots = 0; slots < 16; ++slots) {
     const Block block = block_with(slots);
-    EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { block.forward(gaps); }),
-                         "has stride 2 between the elements of axis 1"))
-        << slots;
+    Matrix y;
+    const std::string text = error_text_if_any<std::invalid_argument>([&] { y = block.forward(gaps); });
+    if (text.empty()) {
+      EXPECT_TRUE(y.isApprox(block.forward(dense), 1e-14)) << slots;
+    } else {
+      EXPECT_TRUE(contains(text, "has stride 2 between the elements of axis 1")) << slots;
+    }
   }
 }
 

@@ -21,6 +21,7 @@ class NormLayer {
 
  public:
   using Scalar = S;
+  using ParameterScalar = P;
 
   /// What a training forward keeps for its backward: statistics, and a view of x, which has to live unchanged until
   /// then, or x itself if it was moved in. Used again for the same shape it allocates nothing. Move-only.
