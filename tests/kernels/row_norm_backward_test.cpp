@@ -354,5 +354,15 @@ TYPED_TEST(Backward, ParameterGradientsAreSumsOverRows) {
   EXPECT_TRUE(within_ulp(all.dbeta, oracle::widen(sum.dbeta), contract_ulps));
 }
 
+TYPED_TEST(Backward, OfALargeConstantRowIsFiniteWhateverItsLength) {
+  using T = typename TypeParam::Scalar;
+  if (fast_math) GTEST_SKIP();
+  for (const Index n : {5, 17, 33}) {
+    auto d = random_data<T>(3, n, 281);
+    std::fill(d.x.begin(), d.x.end(), std::numeric_limits<T>::max() / 16);
+    for (const T value : gradients<TypeParam>(d).dx) EXPECT_TRUE(std::isfinite(value)) << n;
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel_test

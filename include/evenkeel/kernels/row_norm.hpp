@@ -77,6 +77,8 @@ struct LayerNormRow {
         gain(Batch(Scaled ? row.rstd / scale : row.rstd)),
         offset(Batch(-row.mean_rest * row.rstd)) {}
   Batch x_hat(const Batch& x) const noexcept { return S::fma(deviation(x), gain, offset); }
+  /// What lanes past the end of a row hold: 0 less a large mean, times rstd, may be infinite.
+  Batch padding() const noexcept { return Scaled ? deviation.shift / deviation.scale : deviation.shift; }
 
   /// dx = rstd * (g - mean_g - x_hat * mean_gx), with x_hat written out and everything but g and x folded.
   static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T> mean_g, Wide<T> mean_gx) noexcept {
@@ -109,6 +111,7 @@ struct RMSNormRow {
   RMSNormRow(const RowStatistics<V>& row, const V&) noexcept : rstd(Batch(row.rstd)) {}
   Batch deviation(const Batch& x) const noexcept { return keep(x * rstd); }
   Batch x_hat(const Batch& x) const noexcept { return deviation(x); }
+  Batch padding() const noexcept { return S::broadcast(T(0)); }
 
   /// dx = rstd * (g - x_hat * mean_gx).
   static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T>, Wide<T> mean_gx) noexcept {

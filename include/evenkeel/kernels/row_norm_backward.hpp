@@ -185,7 +185,7 @@ class RowNormBackwardPass {
           if constexpr (WithParameters && Row::centred) dbeta_j = lanes.load(dbeta + j);
           unroll<Rows>([&](auto r) {
             if constexpr (Prefetch) prefetch<true>(dx.at[r] + j);  // written by pass 2
-            const Batch x_hat = row.values[r].x_hat(lanes.load(x.at[r] + j));
+            const Batch x_hat = row.values[r].x_hat(lanes.load(x.at[r] + j, row.values[r].padding()));
             const Batch dy_j = keep(lanes.load(dy.at[r] + j));  // loaded once: GCC would load it for each use
             const Batch g = keep(dy_j * gamma_j);
             if constexpr (Row::centred) g_sum[r][k] = g_sum[r][k] + g;
