@@ -171,8 +171,8 @@ TEST(PlacementsOf, HaveTheirNormWhereTheirNameSays) {
   EXPECT_EQ(places(PreNorm(norm, times(1))), (std::vector{true, false, false, false}));
   EXPECT_EQ(places(PostNorm(norm, times(1))), (std::vector{false, false, false, true}));
   EXPECT_EQ(places(PlainResidual<LayerNorm<float>, TimesSublayer>(times(1))), (std::vector(4, false)));
-  EXPECT_EQ(PreNorm(norm, times(1)).scales().alpha, 1);
-  EXPECT_EQ(PreNorm(norm, times(1)).scales().lambda, 1);
+  EXPECT_EQ(PreNorm(norm, times(1)).settings().alpha, 1);
+  EXPECT_EQ(PreNorm(norm, times(1)).settings().lambda.initial(), 1);
 }
 
 TEST(PlacementsOf, ACopyHasParametersOfItsOwn) {
