@@ -15,6 +15,8 @@ struct ResidualAddArgs {
   Compute<X> alpha, lambda;
   Index rows, features, x_stride, d_stride, s_stride;
   const Compute<X>* lambdas = nullptr;  ///< [features], each in the place of lambda, or null
+  const Compute<X>* bias = nullptr;     ///< [features], or one number if has_one_bias, added to d; or null: none
+  bool has_one_bias = false;
 };
 
 /// alpha * x + lambda * d: the product of lambda is rounded, the sum is rounded once more. The one place where the
@@ -32,32 +34,86 @@ struct ResidualSum {
   }
 };
 
-/// One row of it, of vectors.
+/// A row of alpha * x + lambda * (d + bias), from some column on: each call sums one vector and writes it to s.
 template <class Arch, class X>
-inline void residual_add_row(const ResidualAddArgs<X>& a, const X* x, const X* d, X* s) noexcept {
+class ResidualRow {
+ public:
   using T = Compute<X>;
-  const ResidualSum<Arch, T> sum(a.alpha, a.lambda);
-  for_each_vector<Arch, T, accumulators>(a.features, [&](auto, Index j, auto lanes) {
-    const auto lambda = a.lambdas ? lanes.load(a.lambdas + j) : sum.lambda;
-    if (!d) {
-      lanes.store(s + j, sum.alpha * lanes.load(x + j));
+  using S = Simd<Arch, T>;
+  using Batch = typename S::Batch;
+
+  /// Columns from `start` on of row i.
+  ResidualRow(const ResidualAddArgs<X>& a, Index i, Index start = 0) noexcept
+      : sum_(a.alpha, a.lambda),
+        x_(a.x ? a.x + i * a.x_stride + start : nullptr),
+        d_(a.d ? a.d + i * a.d_stride + start : nullptr),
+        s_(a.s + i * a.s_stride + start),
+        lambdas_(a.lambdas ? a.lambdas + start : nullptr),
+        bias_(a.bias && !a.has_one_bias ? a.bias + start : a.bias),
+        has_one_bias_(a.has_one_bias) {}
+
+  /// The sum as it is stored, of columns from j on. x and d are both there.
+  template <class Lanes>
+  Batch operator()(Index j, Lanes lanes) const noexcept {
+    return store(j, lanes, sum_(lanes.load(x_ + j), branch(j, lanes), lambda(j, lanes)));
+  }
+  /// The same where one of them may not be.
+  template <class Lanes>
+  void partial(Index j, Lanes lanes) const noexcept {
+    if (x_ && d_) {
+      (*this)(j, lanes);
     } else {
-      const auto d_j = lanes.load(d + j);
-      lanes.store(s + j, x ? sum(lanes.load(x + j), d_j, lambda) : lambda * d_j);
+      store(j, lanes, d_ ? lambda(j, lanes) * branch(j, lanes) : sum_.alpha * lanes.load(x_ + j));
     }
-  });
-}
+  }
+  /// Asks for what will be read and written `ahead` elements further on.
+  void prefetch_ahead(Index j, Index ahead) const noexcept {
+    prefetch(x_ + j + ahead);
+    prefetch(d_ + j + ahead);
+    prefetch<true>(s_ + j + ahead);
+  }
+
+ private:
+  template <class Lanes>
+  Batch lambda(Index j, Lanes lanes) const noexcept {
+    return lambdas_ ? lanes.load(lambdas_ + j) : sum_.lambda;
+  }
+  template <class Lanes>
+  Batch branch(Index j, Lanes lanes) const noexcept {
+    const Batch d = lanes.load(d_ + j);
+    if (!bias_) return d;
+    return keep(d + (has_one_bias_ ? S::broadcast(*bias_) : lanes.load(bias_ + j)));
+  }
+  template <class Lanes>
+  Batch store(Index j, Lanes lanes, const Batch& s) const noexcept {
+    lanes.store(s_ + j, s);
+    if constexpr (is_16_bit<X>) {
+      return lanes.load(s_ + j);
+    } else {
+      return s;
+    }
+  }
+
+  ResidualSum<Arch, T> sum_;
+  const X *x_, *d_;
+  X* s_;
+  const T *lambdas_, *bias_;
+  bool has_one_bias_;
+};
 
 /// One row of it, where X has no vectors.
 template <class X>
 inline void any_residual_add_row(const ResidualAddArgs<X>& a, const X* x, const X* d, X* s) {
   for (Index j = 0; j < a.features; ++j) {
-    const X branch = d ? X((a.lambdas ? a.lambdas[j] : a.lambda) * d[j]) : X(0);
+    X d_j = d ? d[j] : X(0);
+    if (d && a.bias) d_j = X(d_j + a.bias[a.has_one_bias ? 0 : j]);
+    const X branch = d ? X((a.lambdas ? a.lambdas[j] : a.lambda) * d_j) : X(0);
     s[j] = !x ? branch : d ? X(a.alpha * x[j] + branch) : X(a.alpha * x[j]);
   }
 }
 
-/// The sum of a residual connection: s = alpha * x + lambda * d, with one lambda, or one for each feature.
+/// The sum of a residual connection: s = alpha * x + lambda * (d + bias), with one lambda, or one for each feature.
+/// Every step is rounded in the type of computation, and s once to its own.
 ///
 /// Without x it is lambda * d, without d alpha * x; one of them is there.
 ///
@@ -68,13 +124,13 @@ inline void any_residual_add_row(const ResidualAddArgs<X>& a, const X* x, const 
 template <class Arch = native, class X>
 [[gnu::flatten]] inline void residual_add(const ResidualAddArgs<X>& a) noexcept {
   for (Index i = 0; i < a.rows; ++i) {
-    const X* x = a.x ? a.x + i * a.x_stride : nullptr;
-    const X* d = a.d ? a.d + i * a.d_stride : nullptr;
-    X* s = a.s + i * a.s_stride;
     if constexpr (is_vectorized<X>) {
-      residual_add_row<Arch>(a, x, d, s);
+      const ResidualRow<Arch, X> row(a, i);
+      for_each_vector<Arch, Compute<X>, accumulators>(a.features,
+                                                      [&](auto, Index j, auto lanes) { row.partial(j, lanes); });
     } else {
-      any_residual_add_row(a, x, d, s);
+      any_residual_add_row(a, a.x ? a.x + i * a.x_stride : nullptr, a.d ? a.d + i * a.d_stride : nullptr,
+                           a.s + i * a.s_stride);
     }
   }
 }

@@ -20,6 +20,8 @@ struct RowNormBackward {
   P* dgamma = nullptr;                    ///< [features], or null: not wanted
   P* dbeta = nullptr;                     ///< [features], or null: not wanted
   bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
+  const X* ds = nullptr;  ///< [rows, features], rows ds_stride apart, or null: added to dx where add_dx is false
+  Index ds_stride = 0;
   Index rows = 0, features = 0, dy_stride = 0, x_stride = 0, dx_stride = 0;
   void* workspace = nullptr;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
 };
@@ -101,7 +103,11 @@ class RowNormBackwardPass {
   using T = Compute<X>;
 
   explicit RowNormBackwardPass(const RowNormBackward<X, P>& args, const ParameterSums<T>* parameters) noexcept
-      : a_(args), parameters_(parameters), inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
+      : a_(args),
+        added_(args.add_dx ? args.dx : args.ds),
+        added_stride_(args.add_dx ? args.dx_stride : args.ds_stride),
+        parameters_(parameters),
+        inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
 
   void run(Index first, Index last) noexcept {
     Group group;
@@ -211,7 +217,7 @@ class RowNormBackwardPass {
   template <bool Scaled>
   void write_rows(const Group& group) const noexcept {
     for_each_rows(group, [&](int r, auto rows) {
-      a_.add_dx ? write_rows<Scaled, true>(group, r, rows) : write_rows<Scaled, false>(group, r, rows);
+      added_ ? write_rows<Scaled, true>(group, r, rows) : write_rows<Scaled, false>(group, r, rows);
     });
   }
 
@@ -230,6 +236,7 @@ class RowNormBackwardPass {
       const auto x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + r0, start);
       const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
       const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
+      const auto added = row_pointers<Rows>(Add ? added_ : a_.x, Add ? added_stride_ : 0, group.first + r0, start);
       const auto next_x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + group.rows + r0, start);
       const auto next_dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + group.rows + r0, start);
       const P* gamma = parameter_block<1>(a_.gamma, start);
@@ -244,8 +251,11 @@ class RowNormBackwardPass {
               const Batch deviation = row.values[r].deviation(lanes.load(x.at[r] + j));
               const Batch g = keep(lanes.load(dy.at[r] + j) * gamma_j);
               const Batch dx_j = S::fma(g, gain[r], S::fma(deviation, slope[r], intercept[r]));
-              X* out = dx.at[r] + j;
-              lanes.store(out, Add ? add(lanes.load(out), dx_j) : dx_j);
+              if constexpr (Add) {
+                lanes.store(dx.at[r] + j, add(lanes.load(added.at[r] + j), dx_j));
+              } else {
+                lanes.store(dx.at[r] + j, dx_j);
+              }
             });
           });
     }
@@ -284,6 +294,8 @@ class RowNormBackwardPass {
   }
 
   const RowNormBackward<X, P>& a_;
+  const X* added_;
+  Index added_stride_;
   const ParameterSums<T>* parameters_;
   Wide<T> inv_n_;
 };
@@ -295,16 +307,58 @@ template <class Arch, template <class, class, bool> class NormRow, bool WithPara
   RowNormBackwardPass<Arch, NormRow, X, P, WithParameters, Prefetch>(a, parameters).run(first, last);
 }
 
-template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P>
-inline void all_gradients(const RowNormBackward<X, P>& a) noexcept {
-  const ParameterSums<Compute<X>> parameters(a.workspace, a.rows, a.features);
-  parameters.begin_chunk();
-  for (Index first = 0; first < a.rows; first += chunk_rows) {
-    if (first > 0) parameters.begin_chunk();
-    differentiate_rows<Arch, NormRow, true, Prefetch>(a, &parameters, first, std::min(first + chunk_rows, a.rows));
-    parameters.end_chunk(first == 0);
+/// Some rows of all.
+template <class X, class P>
+inline RowNormBackward<X, P> rows_of(RowNormBackward<X, P> a, Index first, Index count) noexcept {
+  a.dy += first * a.dy_stride;
+  a.x += first * a.x_stride;
+  for (const Compute<X>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
+    if (*statistic) *statistic += first;
   }
+  if (a.dx) a.dx += first * a.dx_stride;
+  if (a.ds) a.ds += first * a.ds_stride;
+  a.rows = count;
+  return a;
+}
+
+/// Rows as they are: nothing is done before or after them.
+struct PlainBlocks {
+  static constexpr Index rows = chunk_rows;
+  template <class X, class P>
+  void before(Index, RowNormBackward<X, P>&) const noexcept {}
+  template <class X, class P>
+  void after(Index, const RowNormBackward<X, P>&) const noexcept {}
+};
+
+/// Blocks of at most blocks.rows, which divides chunk_rows, each between before(its first row, its arguments) and
+/// after(...) of the same. The bits do not depend on how many rows a block has.
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks>
+inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
+  const ParameterSums<Compute<X>> parameters(a.workspace, a.rows, a.features);
+  for (Index chunk = 0; chunk < a.rows; chunk += chunk_rows) {
+    parameters.begin_chunk();
+    const Index end = std::min(chunk + chunk_rows, a.rows);
+    for (Index first = chunk; first < end; first += blocks.rows) {
+      auto block = rows_of(a, first, std::min(blocks.rows, end - first));
+      blocks.before(first, block);
+      differentiate_rows<Arch, NormRow, true, Prefetch>(block, &parameters, 0, block.rows);
+      blocks.after(first, block);
+    }
+    parameters.end_chunk(chunk == 0);
+  }
+  if (a.rows == 0) parameters.begin_chunk();
   parameters.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
+}
+
+/// The same without gradients of parameters.
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks>
+inline void input_gradients(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
+  for (Index first = 0; first < a.rows; first += blocks.rows) {
+    auto block = rows_of(a, first, std::min(blocks.rows, a.rows - first));
+    blocks.before(first, block);
+    differentiate_rows<Arch, NormRow, false, Prefetch>(block, nullptr, 0, block.rows);
+    blocks.after(first, block);
+  }
 }
 
 template <class X>
@@ -316,20 +370,26 @@ inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features)
   }
 }
 
+/// row_norm_backward of numbers that have vectors, in blocks of rows; see all_gradients.
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks>
+inline void row_norm_backward_in_blocks(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
+  // Groups of shorter rows are so small that the next one is asked for too late.
+  const bool prefetches = a.dx && is_prefetched<X>(3, a.rows, a.features) && a.features >= 256;
+  if (a.dgamma || a.dbeta) {
+    prefetches ? all_gradients<Arch, NormRow, true>(a, blocks) : all_gradients<Arch, NormRow, false>(a, blocks);
+  } else if (a.dx) {
+    prefetches ? input_gradients<Arch, NormRow, true>(a, blocks) : input_gradients<Arch, NormRow, false>(a, blocks);
+  }
+}
+
 /// dx, dgamma and dbeta, as far as they are wanted.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P>
 inline void row_norm_backward(const RowNormBackward<X, P>& a) noexcept {
   static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.features == 0) return;
   if constexpr (is_vectorized<X>) {
-    // Groups of shorter rows are so small that the next one is asked for too late.
-    const bool prefetches = a.dx && is_prefetched<X>(3, a.rows, a.features) && a.features >= 256;
-    if (a.dgamma || a.dbeta) {
-      prefetches ? all_gradients<Arch, NormRow, true>(a) : all_gradients<Arch, NormRow, false>(a);
-    } else if (a.dx) {
-      prefetches ? differentiate_rows<Arch, NormRow, false, true>(a, nullptr, 0, a.rows)
-                 : differentiate_rows<Arch, NormRow, false, false>(a, nullptr, 0, a.rows);
-    }
+    const PlainBlocks blocks;
+    row_norm_backward_in_blocks<Arch, NormRow>(a, blocks);
   } else {
     AnyRowNormBackward<NormRow<Arch, float, false>::centred, RowNormBackward<X, P>>(a).run();
   }

@@ -76,33 +76,54 @@ struct BlockWriter {
   }
 };
 
-/// Measures a block of columns of a row.
-template <class Arch, class X, bool WithMean, bool Prefetch>
+/// Measures a block of columns of a row, which `load` has.
+template <class Arch, class T, bool WithMean, class Load>
 struct BlockReader {
-  PowerSums<Arch, Compute<X>, WithMean> sums;
-  const X* x;
-  Index ahead;
+  PowerSums<Arch, T, WithMean> sums;
+  Load load;
 
   template <class K, class Lanes>
   void operator()(K k, Index j, Lanes lanes) noexcept {
-    if constexpr (Prefetch) prefetch(x + j + ahead);
-    sums.add(k, keep(lanes.load(x + j)));  // loaded once: GCC would load it for each of its two uses
+    sums.add(k, keep(load(j, lanes)));  // loaded once: GCC would load it for each of its two uses
   }
 };
 
+/// Where rows come from as they are measured: they are there. (add_norm_forward.hpp has another.)
+template <class X, bool Prefetch>
+struct StoredRows {
+  const X* x;
+  Index stride, ahead;
+
+  struct Load {
+    const X* x;
+    Index ahead;
+    template <class Lanes>
+    auto operator()(Index j, Lanes lanes) const noexcept {
+      if constexpr (Prefetch) prefetch(x + j + ahead);
+      return lanes.load(x + j);
+    }
+  };
+  /// Columns from `start` on of row i.
+  Load block(Index i, Index start) const noexcept { return {x + i * stride + start, ahead}; }
+};
+
+/// How far before its use memory is asked for, in elements.
+inline Index prefetch_distance(Index row_stride) noexcept { return std::max<Index>(1024, row_stride); }
+
 /// Forward normalization of every row, in pieces for row_norm_forward.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool Prefetch>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool Prefetch, class Source>
 class RowNormForwardPass {
  public:
   using T = Compute<X>;
   using Row = NormRow<Arch, T, false>;
 
-  explicit RowNormForwardPass(const RowNormForward<X, P>& args) noexcept
+  RowNormForwardPass(const RowNormForward<X, P>& args, const Source& source) noexcept
       : a_(args),
+        source_(source),
         gamma_(args.gamma),
         beta_(args.beta),
         inv_n_(1 / static_cast<Wide<T>>(args.features)),
-        ahead_(std::max<Index>(1024, args.x_stride)) {}
+        ahead_(prefetch_distance(args.x_stride)) {}
 
   void run() noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
@@ -188,7 +209,8 @@ class RowNormForwardPass {
   }
 
   auto reader(Index i, Index start) const noexcept {
-    return BlockReader<Arch, X, Row::centred, Prefetch>{{}, x(i) + start, ahead_};
+    const auto load = source_.block(i, start);
+    return BlockReader<Arch, T, Row::centred, std::remove_const_t<decltype(load)>>{{}, load};
   }
   template <class AnyRow>
   auto writer(const RowStatistics<T>& row, Index i, Index start) const noexcept {
@@ -207,6 +229,7 @@ class RowNormForwardPass {
   const X* x(Index i) const noexcept { return a_.x + i * a_.x_stride; }
 
   const RowNormForward<X, P>& a_;
+  Source source_;
   WideParameter<Arch, P, 1> gamma_;
   WideParameter<Arch, P, 0> beta_;
   Wide<T> inv_n_;
@@ -215,7 +238,9 @@ class RowNormForwardPass {
 
 template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P>
 [[gnu::flatten]] inline void normalize_rows(const RowNormForward<X, P>& a) noexcept {
-  RowNormForwardPass<Arch, NormRow, X, P, Prefetch>(a).run();
+  using Source = StoredRows<X, Prefetch>;
+  const Source source{a.x, a.x_stride, prefetch_distance(a.x_stride)};
+  RowNormForwardPass<Arch, NormRow, X, P, Prefetch, Source>(a, source).run();
 }
 
 /// y = x_hat * gamma + beta for each row, and its statistics.

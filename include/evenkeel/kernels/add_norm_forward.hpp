@@ -1,0 +1,55 @@
+#pragma once
+
+#include "evenkeel/kernels/residual_add.hpp"
+#include "evenkeel/kernels/row_norm_forward.hpp"
+
+/// The norm of a residual sum, in one pass over memory.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace kernels {
+
+/// Where rows come from as they are measured: each is a residual sum, which is written as it is read.
+template <class Arch, class X, bool Prefetch>
+struct SummedRows {
+  const ResidualAddArgs<X>* sum;
+  Index ahead;
+
+  struct Load {
+    ResidualRow<Arch, X> row;
+    Index ahead;
+    template <class Lanes>
+    auto operator()(Index j, Lanes lanes) const noexcept {
+      if constexpr (Prefetch) row.prefetch_ahead(j, ahead);
+      return row(j, lanes);
+    }
+  };
+  /// Columns from `start` on of row i.
+  Load block(Index i, Index start) const noexcept { return {ResidualRow<Arch, X>(*sum, i, start), ahead}; }
+};
+
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P>
+[[gnu::flatten]] inline void normalize_sums(const ResidualAddArgs<X>& sum, const RowNormForward<X, P>& norm) noexcept {
+  using Source = SummedRows<Arch, X, Prefetch>;
+  const Source source{&sum, prefetch_distance(norm.x_stride)};
+  RowNormForwardPass<Arch, NormRow, X, P, Prefetch, Source>(norm, source).run();
+}
+
+/// s = alpha * x + lambda * (d + bias), then y = x_hat * gamma + beta with the statistics of s: as residual_add and
+/// row_norm_forward one after the other, to the last bit.
+///
+/// The norm's x is the sum's s, and both have the same rows and features; the sum has x and d.
+///
+/// Aliasing  s may be x or d; y may be x or d, or s, where s itself is not wanted. Nothing else may overlap.
+/// Cost      x and d read once, s written once and read from cache, y written once; no allocation.
+/// Errors    none: sizes are the caller's duty.
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
+inline void add_norm_forward(const ResidualAddArgs<X>& sum, const RowNormForward<X, P>& norm) noexcept {
+  static_assert(is_vectorized<X>);
+  if (norm.rows == 0 || norm.features == 0) return;
+  is_prefetched<X>(4, norm.rows, norm.features) ? normalize_sums<Arch, NormRow, true>(sum, norm)
+                                                : normalize_sums<Arch, NormRow, false>(sum, norm);
+}
+
+}  // namespace kernels
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
