@@ -25,6 +25,7 @@
 #include "evenkeel/layers/instance_norm.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
+#include "evenkeel/ops/add_norm.hpp"
 #include "evenkeel/ops/batch_norm.hpp"
 #include "evenkeel/ops/channel_affine.hpp"
 #include "evenkeel/ops/fold_batch_norm.hpp"

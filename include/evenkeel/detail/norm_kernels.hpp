@@ -214,6 +214,18 @@ struct NormBackwardWorkspace {
   std::size_t bytes() const noexcept { return Scratch::bytes_of(of_kernel) + gathered; }
 };
 
+/// The arguments of the row kernel.
+template <class Scalar, class P>
+kernels::RowNormBackward<Scalar, P> row_arguments(kernels::RowNormBackward<Scalar, P> a,
+                                                  const NormBackwardOperands<Scalar>& t) {
+  a.rows = t.x.rows();
+  a.features = t.x.features();
+  a.dy = t.dy.data, a.dy_stride = t.dy.at.outer.stride;
+  a.x = t.x.data, a.x_stride = t.x.at.outer.stride;
+  a.dx = t.dx.data, a.dx_stride = t.dx.at.outer.stride;
+  return a;
+}
+
 /// Backward of a norm: `a` has what does not depend on where the tensors are.
 template <template <class, class, bool> class NormRow, class Scalar, class P>
 void run_norm_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
@@ -225,10 +237,7 @@ void run_norm_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBa
     if (t.are_lanes()) return kernels::lane_norm_backward<native, NormRow>(lane_arguments(a, t));
   }
   if (!t.are_rows() && a.rows * a.features > 0) return run_gathered_backward<NormRow>(t, a, scratch);
-  a.dy = t.dy.data, a.dy_stride = t.dy.at.outer.stride;
-  a.x = t.x.data, a.x_stride = t.x.at.outer.stride;
-  a.dx = t.dx.data, a.dx_stride = t.dx.at.outer.stride;
-  kernels::row_norm_backward<native, NormRow>(a);
+  kernels::row_norm_backward<native, NormRow>(row_arguments(a, t));
 }
 
 }  // namespace detail

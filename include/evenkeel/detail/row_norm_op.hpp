@@ -154,11 +154,29 @@ NormOperand<Scalar> operand_like(const char* where, const char* name, const Tens
   return norm_operand(where, name, view, axes);
 }
 
+/// How what has been checked is run: by the kernels of the norm alone. (add_norm_op.hpp has another way.)
+template <template <class, class, bool> class NormRow, class Scalar>
+struct PlainNorm {
+  std::size_t workspace_bytes(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y) const noexcept {
+    return norm_workspace_bytes(x, y);
+  }
+  template <class P>
+  void forward(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y,
+               const kernels::RowNormForward<Scalar, P>& a, Scratch& scratch) const {
+    run_norm<NormRow>(x, y, a, scratch);
+  }
+  template <class P>
+  void backward(const NormBackwardOperands<Scalar>& t, const kernels::RowNormBackward<Scalar, P>& a,
+                const NormBackwardWorkspace<Scalar>& workspace, Scratch& scratch) const {
+    run_norm_backward<NormRow>(t, a, workspace, scratch);
+  }
+};
+
 /// With parameters of type Given, which kernels take as P.
-template <template <class, class, bool> class NormRow, class Scalar, class Given, class P>
+template <template <class, class, bool> class NormRow, class Scalar, class Given, class P, class Run>
 void normalize_with(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                     const ParameterView<Scalar>& any_gamma, const ParameterView<Scalar>& any_beta, double eps,
-                    const Axes& axes, NormStatistics<Scalar>* saved, const Context& context) {
+                    const Axes& axes, NormStatistics<Scalar>* saved, const Context& context, const Run& run) {
   const TensorView<const Given> gamma = any_gamma.template as<const Given>();
   const TensorView<const Given> beta = any_beta.template as<const Given>();
   require_eps(where, eps);
@@ -173,7 +191,7 @@ void normalize_with(const char* where, const TensorView<const Scalar>& x, const 
   const KernelParameters<P> parameters(where, x, axes);
   Scratch scratch(where, context,
                   parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(beta) +
-                      norm_workspace_bytes(in, out));
+                      run.workspace_bytes(in, out));
   const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
   const P* kernel_beta = parameters.values(beta, scratch);
 
@@ -185,27 +203,33 @@ void normalize_with(const char* where, const TensorView<const Scalar>& x, const 
     saved->rstd.resize(rows);
     saved->shape = x.shape();
   }
-  run_norm<NormRow>(in, out,
-                    kernels::RowNormForward<Scalar, P>{
-                        .gamma = kernel_gamma,
-                        .beta = kernel_beta,
-                        .mean = saved && centred ? saved->mean.data() : nullptr,
-                        .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
-                        .rstd = saved ? saved->rstd.data() : nullptr,
-                        .eps = eps},
-                    scratch);
+  run.forward(in, out,
+              kernels::RowNormForward<Scalar, P>{.gamma = kernel_gamma,
+                                                 .beta = kernel_beta,
+                                                 .mean = saved && centred ? saved->mean.data() : nullptr,
+                                                 .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
+                                                 .rstd = saved ? saved->rstd.data() : nullptr,
+                                                 .eps = eps},
+              scratch);
+}
+
+template <template <class, class, bool> class NormRow, class Scalar, class Run>
+void normalize_by(const Run& run, const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                  const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
+                  NormStatistics<Scalar>* saved, const Context& context) {
+  require_supported_scalar<Scalar>();
+  require_around_one(where, "beta", beta);
+  const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
+  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
+    normalize_with<NormRow, Scalar, Given, P>(where, x, y, gamma, beta, eps, axes, saved, context, run);
+  });
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
                NormStatistics<Scalar>* saved, const Context& context) {
-  require_supported_scalar<Scalar>();
-  require_around_one(where, "beta", beta);
-  const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
-  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
-    normalize_with<NormRow, Scalar, Given, P>(where, x, y, gamma, beta, eps, axes, saved, context);
-  });
+  normalize_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, x, y, gamma, beta, eps, axes, saved, context);
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -258,10 +282,11 @@ void require_gradients(const char* where, const RowNormGradients<Scalar>& to, co
 }
 
 /// With parameters of type Given, which kernels take as P.
-template <template <class, class, bool> class NormRow, class Scalar, class Given, class P>
+template <template <class, class, bool> class NormRow, class Scalar, class Given, class P, class Run>
 void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                              const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& any_gamma,
-                             const Axes& axes, const RowNormGradients<Scalar>& to, const Context& context) {
+                             const Axes& axes, const RowNormGradients<Scalar>& to, const Context& context,
+                             const Run& run) {
   const TensorView<const Given> gamma = any_gamma.template as<const Given>();
   constexpr bool centred = NormRow<native, float, false>::centred;
   const auto in = norm_operand(where, "x", x, axes);
@@ -281,7 +306,7 @@ void normalize_backward_with(const char* where, const TensorView<const Scalar>& 
   const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
   P* kernel_dgamma = parameters.gradient(dgamma, to.dgamma.adds(), scratch);
   P* kernel_dbeta = parameters.gradient(dbeta, to.dbeta.adds(), scratch);
-  run_norm_backward<NormRow>(
+  run.backward(
       operands,
       kernels::RowNormBackward<Scalar, P>{.gamma = kernel_gamma,
                                           .mean = saved.mean.data(),
@@ -297,16 +322,24 @@ void normalize_backward_with(const char* where, const TensorView<const Scalar>& 
   parameters.take_gradient(dbeta, kernel_dbeta);
 }
 
-template <template <class, class, bool> class NormRow, class Scalar>
-void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
-                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
-                        const RowNormGradients<Scalar>& to, const Context& context) {
+template <template <class, class, bool> class NormRow, class Scalar, class Run>
+void normalize_backward_by(const Run& run, const char* where, const TensorView<const Scalar>& dy,
+                           const TensorView<const Scalar>& x, const NormStatistics<Scalar>& saved,
+                           const ParameterView<Scalar>& gamma, const Axes& axes, const RowNormGradients<Scalar>& to,
+                           const Context& context) {
   require_supported_scalar<Scalar>();
   const bool is_wide = require_one_type(
       where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
   with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
-    normalize_backward_with<NormRow, Scalar, Given, P>(where, dy, x, saved, gamma, axes, to, context);
+    normalize_backward_with<NormRow, Scalar, Given, P>(where, dy, x, saved, gamma, axes, to, context, run);
   });
+}
+
+template <template <class, class, bool> class NormRow, class Scalar>
+void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
+                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
+                        const RowNormGradients<Scalar>& to, const Context& context) {
+  normalize_backward_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, dy, x, saved, gamma, axes, to, context);
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.

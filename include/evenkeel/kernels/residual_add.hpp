@@ -66,12 +66,6 @@ class ResidualRow {
       store(j, lanes, d_ ? lambda(j, lanes) * branch(j, lanes) : sum_.alpha * lanes.load(x_ + j));
     }
   }
-  /// Asks for what will be read and written `ahead` elements further on.
-  void prefetch_ahead(Index j, Index ahead) const noexcept {
-    prefetch(x_ + j + ahead);
-    prefetch(d_ + j + ahead);
-    prefetch<true>(s_ + j + ahead);
-  }
 
  private:
   template <class Lanes>

@@ -139,7 +139,9 @@ class AnyRowNormBackward {
     for (Index j = 0; j < a_.features; ++j) {
       const T centred = g(i, j) - mean_g, along = of.x_hat(x[j]) * mean_gx;
       const T difference = centred - along;
-      write(a_.dx[i * a_.dx_stride + j], T(of.rstd * difference), a_.add_dx);
+      T dx = T(of.rstd * difference);
+      if (!a_.add_dx && a_.ds) dx = T(a_.ds[i * a_.ds_stride + j] + dx);
+      write(a_.dx[i * a_.dx_stride + j], dx, a_.add_dx);
     }
   }
 

@@ -94,6 +94,9 @@ struct StoredRows {
   const X* x;
   Index stride, ahead;
 
+  /// The longest rows of which one is written while another is measured.
+  static constexpr Index interleaved_bytes = interleaved_row_bytes;
+
   struct Load {
     const X* x;
     Index ahead;
@@ -127,7 +130,7 @@ class RowNormForwardPass {
 
   void run() noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
-    row_bytes <= interleaved_row_bytes ? interleaved() : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
+    row_bytes <= Source::interleaved_bytes ? interleaved() : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
   }
 
  private:

@@ -8,7 +8,8 @@ inline namespace EVENKEEL_ARCH {
 
 namespace detail {
 
-/// What the branch of a sum is multiplied by: one number, or one for each index of the last axis.
+/// What the branch of a sum is multiplied by: one number, or one for each index of the last axis; and what is added to
+/// it before.
 template <class T>
 struct BranchFactor {
   BranchFactor(double number) : one(static_cast<T>(number)) {}  // NOLINT(google-explicit-constructor): a factor is a number
@@ -16,6 +17,18 @@ struct BranchFactor {
 
   T one;
   const T* each = nullptr;  // null: `one` for all
+  const T* bias = nullptr;  // [last axis], or one number if has_one_bias; null: none
+  bool has_one_bias = false;
+
+  /// Whether it is not the same for every index of the last axis.
+  bool has_vectors() const noexcept { return each || (bias && !has_one_bias); }
+  /// What it is for one index of the last axis.
+  BranchFactor at(Index k) const {
+    BranchFactor factor(each ? each[k] : one, nullptr);
+    factor.bias = bias && !has_one_bias ? bias + k : bias;
+    factor.has_one_bias = bias;
+    return factor;
+  }
 };
 
 /// The elements whose last index is k; a view without memory stays one.
@@ -33,16 +46,15 @@ bool runs_across_the_last_axis(const TensorView<Scalar>& view) noexcept {
   return view.rank() > 1 && view.order() == StorageOrder::column_major;
 }
 
-/// s = alpha * x + lambda * d; what has no memory of x and d is left out.
+/// s = alpha * x + lambda * (d + bias); what has no memory of x and d is left out.
 template <class Scalar>
 void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x,
                   const BranchFactor<kernels::Compute<Scalar>>& lambda, const TensorView<const Scalar>& d,
                   const TensorView<Scalar>& s) {
   require_supported_scalar<Scalar>();
-  if (lambda.each && runs_across_the_last_axis(s)) {
+  if (lambda.has_vectors() && runs_across_the_last_axis(s)) {
     for (Index k = 0; k < s.shape()[s.rank() - 1]; ++k) {
-      residual_add<Scalar>(where, alpha, last_slice(x, k), {lambda.each[k], nullptr}, last_slice(d, k),
-                           last_slice(s, k));
+      residual_add<Scalar>(where, alpha, last_slice(x, k), lambda.at(k), last_slice(d, k), last_slice(s, k));
     }
     return;
   }
@@ -62,35 +74,95 @@ void residual_add(const char* where, double alpha, const TensorView<const Scalar
                                                          .x_stride = skip.stride,
                                                          .d_stride = branch.stride,
                                                          .s_stride = out.stride,
-                                                         .lambdas = lambda.each});
+                                                         .lambdas = lambda.each,
+                                                         .bias = lambda.bias,
+                                                         .has_one_bias = lambda.has_one_bias});
 }
 
 }  // namespace detail
 
-/// The factors of a residual sum.
-struct ResidualScales {
-  double alpha = 1;   ///< of the skip path
-  double lambda = 1;  ///< of the branch
+/// The factors of a residual sum alpha * x + lambda * (d + bias).
+template <class Scalar>
+struct ResidualSumOptions {
+  double alpha = 1;                    ///< of the skip path
+  double lambda = 1;                   ///< of the branch
+  ParameterView<Scalar> lambdas = {};  ///< [last axis]: each in the place of lambda
+  ParameterView<Scalar> bias = {};     ///< [last axis]; absent: 0
 };
 
-/// The sum of a residual connection: s = alpha * x + lambda * d.
+namespace detail {
+
+/// Throws unless the parameters of a sum are one number for each index of x's last axis.
+template <class Scalar>
+void require_sum_options(const char* where, const ResidualSumOptions<Scalar>& options,
+                         const TensorView<const Scalar>& x) {
+  for (const auto& [name, given] : {std::pair{"lambdas", &options.lambdas}, std::pair{"bias", &options.bias}}) {
+    require_around_one(where, name, *given);
+    if (given->is_given()) require_parameters(where, name, given->template as<const Scalar>(), x, -1);
+  }
+}
+
+/// The parameters of a sum as kernels take them: where they are of 16 bits, copies.
+template <class Scalar>
+class SumParameters {
+ public:
+  using T = kernels::Compute<Scalar>;
+
+  SumParameters(const char* where, const TensorView<const Scalar>& x) : last_axis_(where, x, -1) {}
+
+  std::size_t workspace_bytes(const ResidualSumOptions<Scalar>& options) const noexcept {
+    return bytes(options.lambdas) + bytes(options.bias);
+  }
+  BranchFactor<T> factor(const ResidualSumOptions<Scalar>& options, Scratch& scratch) const {
+    BranchFactor<T> factor(T(static_cast<T>(options.lambda)), values(options.lambdas, scratch));
+    factor.bias = values(options.bias, scratch);
+    return factor;
+  }
+
+ private:
+  std::size_t bytes(const ParameterView<Scalar>& given) const noexcept {
+    return given.is_wide() ? last_axis_.workspace_bytes(given.template as<const T>())
+                           : last_axis_.workspace_bytes(given.template as<const Scalar>());
+  }
+  const T* values(const ParameterView<Scalar>& given, Scratch& scratch) const {
+    return given.is_wide() ? last_axis_.values(given.template as<const T>(), scratch)
+                           : last_axis_.values(given.template as<const Scalar>(), scratch);
+  }
+
+  KernelParameters<T> last_axis_;
+};
+
+/// Throws unless d and s are like x, and s is one of them or has memory of its own.
+template <class Scalar>
+void require_sum(const char* where, const TensorView<const Scalar>& x, const char* d_name,
+                 const TensorView<const Scalar>& d, const char* s_name, const TensorView<Scalar>& s) {
+  require_same_shape(where, d_name, d.shape(), "x", x.shape());
+  require_same_shape(where, s_name, s.shape(), "x", x.shape());
+  require_same_order(where, d_name, d, "x", x);
+  require_same_order(where, s_name, s, "x", x);
+  require_in_place_or_no_overlap(where, s_name, s, "x", x);
+  require_in_place_or_no_overlap(where, s_name, s, d_name, d);
+}
+
+}  // namespace detail
+
+/// The sum of a residual connection: s = alpha * x + lambda * (d + bias).
 ///
-/// Shapes    x, d, s alike, in the same storage order.
+/// Shapes    x, d, s alike, in the same storage order; lambdas, bias [last axis].
 /// Aliasing  s may be x or d, the identical view; any other overlap is an error.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match or
 ///           memory overlaps.
 template <Tensor X, Tensor D, Tensor Y>
-void residual_add_into(const X& x, const D& d, Y&& s, const ResidualScales& scales = {}) {
+void residual_add_into(const X& x, const D& d, Y&& s, const ResidualSumOptions<ScalarOf<X>>& options = {},
+                       const Context& context = {}) {
   const char* where = "residual_add_into";
   const auto xv = const_view(x), dv = const_view(d);
   const auto sv = tensor_view(s);
-  require_same_shape(where, "d", dv.shape(), "x", xv.shape());
-  require_same_shape(where, "s", sv.shape(), "x", xv.shape());
-  require_same_order(where, "d", dv, "x", xv);
-  require_same_order(where, "s", sv, "x", xv);
-  require_in_place_or_no_overlap(where, "s", sv, "x", xv);
-  require_in_place_or_no_overlap(where, "s", sv, "d", dv);
-  detail::residual_add<ScalarOf<X>>(where, scales.alpha, xv, scales.lambda, dv, sv);
+  detail::require_sum<ScalarOf<X>>(where, xv, "d", dv, "s", sv);
+  detail::require_sum_options(where, options, xv);
+  const detail::SumParameters<ScalarOf<X>> parameters(where, xv);
+  Scratch scratch(where, context, parameters.workspace_bytes(options));
+  detail::residual_add<ScalarOf<X>>(where, options.alpha, xv, parameters.factor(options, scratch), dv, sv);
 }
 
 }  // namespace EVENKEEL_ARCH

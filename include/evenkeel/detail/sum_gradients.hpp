@@ -1,0 +1,182 @@
+#pragma once
+
+#include <algorithm>
+
+#include "evenkeel/detail/branch_factor_gradient.hpp"
+
+/// The backward of a residual sum s = alpha * x + lambda * (h + bias), on all of it or on some rows at a time.
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace detail {
+
+/// The gradients of a sum that are asked for.
+template <class Scalar>
+struct SumGradientsWanted {
+  TensorGradient<Scalar> dx, dh;
+  ParameterGradient<Scalar> dlambda, dbias;
+
+  bool any_parameter() const noexcept { return dlambda.is_wanted() || dbias.is_wanted(); }
+  bool any() const noexcept { return dx.is_wanted() || dh.is_wanted() || any_parameter(); }
+};
+
+/// The tensors of a sum's backward, all alike. Those that are not there have no memory.
+template <class Scalar>
+struct SumTensors {
+  TensorView<Scalar> ds;  ///< the gradient of the sum; dx or dh may be the same memory
+  TensorView<const Scalar> h;
+  TensorView<Scalar> dx, dh;
+
+  /// Where they are matrices: rows [first, first + count).
+  SumTensors rows(Index first, Index count) const noexcept {
+    return {rows_of(ds, first, count), rows_of(h, first, count), rows_of(dx, first, count), rows_of(dh, first, count)};
+  }
+
+ private:
+  template <class S>
+  static TensorView<S> rows_of(const TensorView<S>& view, Index first, Index count) noexcept {
+    if (!view.data()) return {};
+    return {view.data() + first * view.stride(0), count, view.shape()[1], view.stride(0)};
+  }
+};
+
+/// dx = alpha * ds, dh = lambda * ds, dlambda = sum of ds * (h + bias), dbias = lambda * sum of ds.
+template <class Scalar>
+class SumGradients {
+ public:
+  using T = kernels::Compute<Scalar>;
+  using Total = kernels::ProductTotal<Scalar>;
+
+  /// `last` is the extent of the last axis, `fastest` that of the axis along which elements are contiguous.
+  SumGradients(const char* where, double alpha, const BranchFactor<T>& factor,
+               const SumGradientsWanted<Scalar>& wanted, bool has_one_lambda, Index last, Index fastest)
+      : where_(where),
+        alpha_(alpha),
+        factor_(factor),
+        wanted_(wanted),
+        has_one_lambda_(has_one_lambda),
+        last_(last),
+        fastest_(fastest) {}
+
+  std::size_t workspace_bytes() const noexcept {
+    return (wanted_.dlambda.is_wanted() ? Scratch::bytes<Total>(has_one_lambda_ ? 1 : last_) : 0) +
+           (needs_sums() ? Scratch::bytes<Total>(last_) + Scratch::bytes<Scalar>(fastest_) : 0);
+  }
+  /// Before the first run.
+  void begin(Scratch& scratch) {
+    if (wanted_.dlambda.is_wanted()) products_ = totals(has_one_lambda_ ? 1 : last_, scratch);
+    if (!needs_sums()) return;
+    sums_ = totals(last_, scratch);
+    ones_ = scratch.take<Scalar>(fastest_);
+    std::fill_n(ones_, fastest_, kernels::from_compute<Scalar>(T(1.0)));
+  }
+
+  /// Whether any of it needs the columns of a matrix to be the last axis.
+  bool has_vectors() const noexcept { return factor_.has_vectors() || wanted_.any_parameter(); }
+  /// Sums of columns are merged after so many rows: where rows come in pieces, these are multiples of them.
+  bool sums_columns() const noexcept { return needs_sums() || (products_ && !has_one_lambda_); }
+
+  /// Writes dx and dh, and adds to the sums of parameters. What is written over ds comes last.
+  void run(const SumTensors<Scalar>& t) {
+    add_products(t);
+    add_sums(t.ds);
+    if (t.dx.data() == t.ds.data()) {
+      write_dh(t);
+      write_dx(t);
+    } else {
+      write_dx(t);
+      write_dh(t);
+    }
+  }
+
+  /// Writes the gradients of the parameters, after the last run.
+  void finish() {
+    if (wanted_.dlambda.is_wanted()) {
+      for (Index k = 0; factor_.bias && k < last_; ++k) add(products_[has_one_lambda_ ? 0 : k], bias(k), sums_[k]);
+      for (Index k = 0; k < (has_one_lambda_ ? 1 : last_); ++k) store(wanted_.dlambda, k, products_[k]);
+    }
+    for (Index k = 0; wanted_.dbias.is_wanted() && k < last_; ++k) {
+      Total total{};
+      add(total, factor_.each ? factor_.each[k] : factor_.one, sums_[k]);
+      store(wanted_.dbias, k, total);
+    }
+  }
+
+ private:
+  using View = TensorView<const Scalar>;
+
+  bool needs_sums() const noexcept {
+    return wanted_.dbias.is_wanted() || (wanted_.dlambda.is_wanted() && factor_.bias);
+  }
+  static Total* totals(Index count, Scratch& scratch) {
+    auto* totals = scratch.take<Total>(count);
+    std::fill_n(totals, count, Total{});
+    return totals;
+  }
+  const T& bias(Index k) const noexcept { return factor_.bias[factor_.has_one_bias ? 0 : k]; }
+
+  void add_products(const SumTensors<Scalar>& t) {
+    if (!products_) return;
+    if (has_one_lambda_) {
+      kernels::add_product_sum(product_sum_args<Scalar>(where_, t.ds, t.h), products_[0]);
+    } else if (runs_across_the_last_axis(t.ds)) {
+      for (Index k = 0; k < last_; ++k) {
+        kernels::add_product_sum(product_sum_args<Scalar>(where_, last_slice(t.ds, k), last_slice(t.h, k)),
+                                 products_[k]);
+      }
+    } else {
+      kernels::add_column_product_sums(product_sum_args<Scalar>(where_, t.ds, t.h), products_);
+    }
+  }
+  void add_sums(const View& ds) {
+    if (!sums_) return;
+    if (runs_across_the_last_axis(ds)) {
+      for (Index k = 0; k < last_; ++k) kernels::add_product_sum(with_ones(last_slice(ds, k)), sums_[k]);
+    } else {
+      kernels::add_column_product_sums(with_ones(ds), sums_);
+    }
+  }
+  kernels::ProductSumArgs<Scalar> with_ones(const View& ds) const {
+    auto args = product_sum_args<Scalar>(where_, ds, ds);
+    args.b = ones_;
+    args.b_stride = 0;
+    return args;
+  }
+
+  void write_dx(const SumTensors<Scalar>& t) const {
+    if (!t.dx.data() || (t.dx.data() == t.ds.data() && alpha_ == 1)) return;
+    residual_add<Scalar>(where_, alpha_, t.ds, 1, wanted_.dx.adds() ? View(t.dx) : View(), t.dx);
+  }
+  void write_dh(const SumTensors<Scalar>& t) const {
+    if (!t.dh.data() || (t.dh.data() == t.ds.data() && !factor_.each && factor_.one == T(1.0))) return;
+    residual_add<Scalar>(where_, 1, wanted_.dh.adds() ? View(t.dh) : View(), {factor_.one, factor_.each}, t.ds, t.dh);
+  }
+
+  static void add(Total& total, const T& factor, const Total& sum) {
+    if constexpr (kernels::is_vectorized<Scalar>) {
+      total.add(static_cast<double>(factor) * sum.value());
+    } else {
+      total += T(factor * sum);
+    }
+  }
+  static void store(const ParameterGradient<Scalar>& to, Index k, const Total& total) {
+    const T value = kernels::total_value<Scalar>(total);
+    const auto put = [&](auto& out) {
+      using Out = std::remove_reference_t<decltype(out)>;
+      out = kernels::from_compute<Out>(to.adds() ? T(kernels::to_compute(out) + value) : value);
+    };
+    to.is_wide() ? put(to.template as<T>().data()[k]) : put(to.template as<Scalar>().data()[k]);
+  }
+
+  const char* where_;
+  double alpha_;
+  BranchFactor<T> factor_;
+  SumGradientsWanted<Scalar> wanted_;
+  bool has_one_lambda_;
+  Index last_, fastest_;
+  Total *products_ = nullptr, *sums_ = nullptr;
+  Scalar* ones_ = nullptr;
+};
+
+}  // namespace detail
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel

@@ -1,0 +1,169 @@
+#pragma once
+
+#include "evenkeel/detail/add_norm_op.hpp"
+#include "evenkeel/ops/layer_norm.hpp"
+#include "evenkeel/ops/rms_norm.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+
+/// How to add, and how to normalize. The backward takes the same options.
+template <class Scalar>
+struct AddLayerNormOptions {
+  ResidualSumOptions<Scalar> sum = {};
+  LayerNormOptions<Scalar> norm = {};
+};
+template <class Scalar>
+struct AddRMSNormOptions {
+  ResidualSumOptions<Scalar> sum = {};
+  RMSNormOptions<Scalar> norm = {};
+};
+
+/// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
+template <class Scalar>
+struct AddLayerNormGradients {
+  TensorGradient<Scalar> dx = {};          ///< shape of x
+  TensorGradient<Scalar> dh = {};          ///< shape of h
+  ParameterGradient<Scalar> dgamma = {};   ///< [features]
+  ParameterGradient<Scalar> dbeta = {};    ///< [features]
+  ParameterGradient<Scalar> dlambda = {};  ///< [last axis] of lambdas, or one number, of lambda
+  ParameterGradient<Scalar> dbias = {};    ///< [last axis]
+};
+template <class Scalar>
+struct AddRMSNormGradients {
+  TensorGradient<Scalar> dx = {};          ///< shape of x
+  TensorGradient<Scalar> dh = {};          ///< shape of h
+  ParameterGradient<Scalar> dgamma = {};   ///< [features]
+  ParameterGradient<Scalar> dlambda = {};  ///< [last axis] of lambdas, or one number, of lambda
+  ParameterGradient<Scalar> dbias = {};    ///< [last axis]
+};
+
+/// The tensors from which a backward starts.
+template <class Scalar>
+struct AddNormInputs {
+  TensorView<const Scalar> dy;       ///< the gradient at y
+  TensorView<const Scalar> s;        ///< what the forward has written
+  TensorView<const Scalar> ds = {};  ///< the gradient at s, where s went on; not given: 0
+  TensorView<const Scalar> h = {};   ///< the forward's, for dlambda alone
+};
+
+/// Layer normalization of a residual sum: s = alpha * x + lambda * (h + bias), y = N(s).
+///
+/// s is rounded to its type before its statistics are taken: s and y are, to the last bit, what residual_add_into and
+/// layer_norm_into give one after the other. ONNX Runtime calls this SkipLayerNormalization.
+///
+/// Shapes    x, h, s, y alike, in the same storage order; lambdas, bias [last axis]; gamma, beta [features].
+/// Aliasing  s may be x or h, and y may be x or h where s is not, the identical view; any other overlap is an error.
+/// Errors    throws std::invalid_argument, before anything is written, as residual_add_into and layer_norm_into do.
+/// Cost      along contiguous features x and h are read once, s and y are written once. Along other axes s is written
+///           first, and read again.
+/// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; He et al. 2015, arXiv:1512.03385.
+template <Tensor X, Tensor H, Tensor S, Tensor Y>
+void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddLayerNormOptions<ScalarOf<X>>& options = {},
+                         const Context& context = {}) {
+  using Scalar = ScalarOf<X>;
+  detail::add_normalize<kernels::LayerNormRow, Scalar>(
+      "add_layer_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, options.norm.beta, options.norm.eps,
+      options.norm.axis, nullptr, context);
+}
+
+/// As above, and keeps in `saved` what add_layer_norm_backward takes.
+template <Tensor X, Tensor H, Tensor S, Tensor Y>
+void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, NormStatistics<ScalarOf<X>>& saved,
+                         const AddLayerNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
+  using Scalar = ScalarOf<X>;
+  detail::add_normalize<kernels::LayerNormRow, Scalar>(
+      "add_layer_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, options.norm.beta, options.norm.eps,
+      options.norm.axis, &saved, context);
+}
+
+/// The same where only y is wanted; y may be x or h.
+template <Tensor X, Tensor H, Tensor Y>
+void add_layer_norm_into(const X& x, const H& h, Y&& y, const AddLayerNormOptions<ScalarOf<X>>& options = {},
+                         const Context& context = {}) {
+  const auto sum_and_y = output_view<ScalarOf<X>>(std::forward<Y>(y));
+  detail::add_normalize<kernels::LayerNormRow, ScalarOf<X>>(
+      "add_layer_norm_into", input_view<ScalarOf<X>>(x), input_view<ScalarOf<X>>(h), sum_and_y, sum_and_y, options.sum,
+      options.norm.gamma, options.norm.beta, options.norm.eps, options.norm.axis, nullptr, context);
+}
+
+/// Gradients of add_layer_norm_into: with ds_total = ds + N'(dy), rounded to the type of s,
+/// dx = alpha * ds_total; dh = lambda * ds_total; dlambda = sum of ds_total * (h + bias); dbias = lambda * sum of
+/// ds_total; dgamma and dbeta as layer_norm_backward.
+///
+/// Shapes    dy, ds, s, h, dx, dh alike, in the same storage order; parameters' gradients as the parameters.
+/// Aliasing  dx may be ds, or dy where there is no ds, the identical view; any other overlap is an error.
+/// Writes    the gradients that are given, and nothing else.
+/// Errors    throws std::invalid_argument, before anything is written, as layer_norm_backward does, and if dlambda is
+///           wanted without h.
+/// Cost      along contiguous features dy, ds, s and h are read once, dx and dh written once: a few rows at a time go
+///           through all steps. A temporary tensor where neither dx nor dh is overwritten.
+template <class Scalar>
+void add_layer_norm_backward(const AddNormInputs<Scalar>& from, const NormStatistics<Scalar>& saved,
+                             const AddLayerNormOptions<Scalar>& options, const AddLayerNormGradients<Scalar>& to,
+                             const Context& context = {}) {
+  detail::add_normalize_backward<kernels::LayerNormRow, Scalar>(
+      "add_layer_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum, options.norm.gamma,
+      options.norm.axis, {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, to.dbeta}, context);
+}
+
+/// Bytes of workspace with which add_layer_norm_into and add_layer_norm_backward allocate nothing, in any layout.
+template <class Scalar>
+std::size_t add_layer_norm_workspace_bytes(const Shape& x, const Axes& axis = -1) {
+  return detail::add_normalize_workspace_bytes<Scalar>("add_layer_norm_workspace_bytes", x, axis);
+}
+
+/// Root mean square normalization of a residual sum: s = alpha * x + lambda * (h + bias), y = N(s).
+///
+/// Shapes, aliasing, errors and cost are those of add_layer_norm_into.
+template <Tensor X, Tensor H, Tensor S, Tensor Y>
+void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddRMSNormOptions<ScalarOf<X>>& options = {},
+                       const Context& context = {}) {
+  using Scalar = ScalarOf<X>;
+  detail::add_normalize<kernels::RMSNormRow, Scalar>(
+      "add_rms_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, {}, options.norm.eps,
+      options.norm.axis, nullptr, context);
+}
+
+/// As above, and keeps in `saved` what add_rms_norm_backward takes.
+template <Tensor X, Tensor H, Tensor S, Tensor Y>
+void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, NormStatistics<ScalarOf<X>>& saved,
+                       const AddRMSNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
+  using Scalar = ScalarOf<X>;
+  detail::add_normalize<kernels::RMSNormRow, Scalar>(
+      "add_rms_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, {}, options.norm.eps,
+      options.norm.axis, &saved, context);
+}
+
+/// The same where only y is wanted; y may be x or h.
+template <Tensor X, Tensor H, Tensor Y>
+void add_rms_norm_into(const X& x, const H& h, Y&& y, const AddRMSNormOptions<ScalarOf<X>>& options = {},
+                       const Context& context = {}) {
+  const auto sum_and_y = output_view<ScalarOf<X>>(std::forward<Y>(y));
+  detail::add_normalize<kernels::RMSNormRow, ScalarOf<X>>(
+      "add_rms_norm_into", input_view<ScalarOf<X>>(x), input_view<ScalarOf<X>>(h), sum_and_y, sum_and_y, options.sum,
+      options.norm.gamma, {}, options.norm.eps, options.norm.axis, nullptr, context);
+}
+
+/// Gradients of add_rms_norm_into, as add_layer_norm_backward.
+template <class Scalar>
+void add_rms_norm_backward(const AddNormInputs<Scalar>& from, const NormStatistics<Scalar>& saved,
+                           const AddRMSNormOptions<Scalar>& options, const AddRMSNormGradients<Scalar>& to,
+                           const Context& context = {}) {
+  detail::add_normalize_backward<kernels::RMSNormRow, Scalar>(
+      "add_rms_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum, options.norm.gamma,
+      options.norm.axis, {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, {}}, context);
+}
+
+/// Bytes of workspace with which add_rms_norm_into and add_rms_norm_backward allocate nothing, in any layout.
+template <class Scalar>
+std::size_t add_rms_norm_workspace_bytes(const Shape& x, const Axes& axis = -1) {
+  return detail::add_normalize_workspace_bytes<Scalar>("add_rms_norm_workspace_bytes", x, axis);
+}
+
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
