@@ -41,6 +41,7 @@ struct AddLayerNormOp {
   using Scalar = S;
   using Alone = LayerNormOp<S>;
   using Options = evenkeel::AddLayerNormOptions<S>;
+  static constexpr const char* name = "add_layer_norm";
   static constexpr bool centred = true;
 
   static Options options(const ResidualSumOptions<S>& sum, const OpOptions<S>& norm) {
@@ -66,6 +67,7 @@ struct AddRMSNormOp {
   using Scalar = S;
   using Alone = RMSNormOp<S>;
   using Options = evenkeel::AddRMSNormOptions<S>;
+  static constexpr const char* name = "add_rms_norm";
   static constexpr bool centred = false;
 
   static Options options(const ResidualSumOptions<S>& sum, const OpOptions<S>& norm) {
