@@ -7,6 +7,7 @@
 #include "evenkeel/blocks/stack.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/core/moments.hpp"
+#include "evenkeel/core/random.hpp"
 #include "evenkeel/core/running_average.hpp"
 #include "evenkeel/layers/batch_norm.hpp"
 #include "evenkeel/layers/group_norm.hpp"
