@@ -60,7 +60,7 @@ TEST(Uniform, TakesTheHighestBits) {
 
 TEST(NormalPair, IsFiniteAtTheEndsOfTheUniformNumbers) {
   const std::uint32_t most = 0xFFFFFFFF;
-  EXPECT_EQ(normal_pair({0, 0, 0, 0})[0], 0.0);  // radius 0
+  EXPECT_EQ(normal_pair({0, 0, 0, 0})[0], 0.0);                                               // radius 0
   EXPECT_NEAR(normal_pair({most, most, 0, 0})[0], std::sqrt(2 * 53 * std::log(2.0)), 1e-14);  // the largest, 8.57
   EXPECT_NEAR(normal_pair({most, most, 0x40000000, 0})[1], std::sqrt(2 * 53 * std::log(2.0)), 1e-14);
 }

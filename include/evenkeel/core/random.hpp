@@ -16,7 +16,8 @@ inline namespace EVENKEEL_ARCH {
 struct RandomKey {
   std::uint64_t bits = 0;
 
-  friend bool operator==(const RandomKey&, const RandomKey&) = default;
+  friend constexpr bool operator==(RandomKey a, RandomKey b) noexcept { return a.bits == b.bits; }
+  friend constexpr bool operator!=(RandomKey a, RandomKey b) noexcept { return a.bits != b.bits; }
 };
 
 /// 128 random bits.
@@ -38,6 +39,29 @@ constexpr std::uint64_t hash_text(std::string_view text) noexcept {
   return hash;
 }
 
+inline constexpr int philox_rounds = 10;
+
+/// The key of each round.
+struct PhiloxKey {
+  std::uint32_t k0, k1;
+
+  constexpr explicit PhiloxKey(RandomKey key) noexcept
+      : k0(static_cast<std::uint32_t>(key.bits)), k1(static_cast<std::uint32_t>(key.bits >> 32)) {}
+  constexpr void next() noexcept {
+    k0 += 0x9E3779B9u;  // of 2^32 the golden section, and sqrt(3) - 1
+    k1 += 0xBB67AE85u;
+  }
+};
+
+constexpr void philox_round(const PhiloxKey& key, std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2,
+                            std::uint32_t& c3) noexcept {
+  const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0, p1 = std::uint64_t{0xCD9E8D57u} * c2;
+  c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ key.k0;
+  c1 = static_cast<std::uint32_t>(p1);
+  c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ key.k1;
+  c3 = static_cast<std::uint32_t>(p0);
+}
+
 }  // namespace detail
 
 /// The key of a place in a model, "blocks.3.drop", under a seed: mix(mix(seed) ^ hash(path)), with FNV-1a as the hash
@@ -51,22 +75,14 @@ constexpr RandomKey random_key(std::uint64_t seed, std::string_view path) noexce
 
 /// Philox4x32-10: 128 random bits for each of 2^128 counters {low, high} of a key.
 ///
-/// Numerics  integers: the same bits everywhere. BigCrush finds nothing in it (paper); held to the known answers of Random123.
-/// Cost      20 multiplications of 32 bits; loops over counters are vectorized by compilers.
-/// Source    Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
+/// Numerics  integers: the same bits everywhere. BigCrush finds nothing in it (paper); held to the known answers of
+/// Random123. Cost      20 multiplications of 32 bits. Source    Salmon, Moraes, Dror, Shaw 2011, "Parallel random
+/// numbers: as easy as 1, 2, 3".
 constexpr RandomWords philox(RandomKey key, std::uint64_t low, std::uint64_t high = 0) noexcept {
   auto c0 = static_cast<std::uint32_t>(low), c1 = static_cast<std::uint32_t>(low >> 32);
   auto c2 = static_cast<std::uint32_t>(high), c3 = static_cast<std::uint32_t>(high >> 32);
-  auto k0 = static_cast<std::uint32_t>(key.bits), k1 = static_cast<std::uint32_t>(key.bits >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0, p1 = std::uint64_t{0xCD9E8D57u} * c2;
-    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-    c1 = static_cast<std::uint32_t>(p1);
-    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c3 = static_cast<std::uint32_t>(p0);
-    k0 += 0x9E3779B9u;  // the golden ratio, and sqrt(3) - 1, of 2^32
-    k1 += 0xBB67AE85u;
-  }
+  detail::PhiloxKey k(key);
+  for (int round = 0; round < detail::philox_rounds; ++round, k.next()) detail::philox_round(k, c0, c1, c2, c3);
   return {c0, c1, c2, c3};
 }
 
@@ -80,7 +96,8 @@ constexpr double uniform_double(std::uint32_t high, std::uint32_t low) noexcept 
 
 /// Two independent numbers N(0, 1), by the transformation of Box and Muller; at most 8.6 in size.
 ///
-/// Numerics  in double, from 53 bits for the radius and as many for the angle. log, sqrt, sin and cos of a good standard
+/// Numerics  in double, from 53 bits for the radius and as many for the angle. log, sqrt, sin and cos of a good
+/// standard
 ///           library are right to 1 or 2 ulp of double, so that, rounded to float, the numbers of two platforms are
 ///           equal but for the rare case next to the middle of two floats: they are within 1 ulp of float.
 /// Source    Box, Muller 1958, "A note on the generation of random normal deviates".
