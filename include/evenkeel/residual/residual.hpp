@@ -15,7 +15,7 @@ inline namespace EVENKEEL_ARCH {
 
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
-///   y = N_trunk(alpha * N_skip(x) + lambda * N_branch(F(in_scale * N_in(x))))
+///   y = N_trunk(alpha * N_skip(x) + lambda * drop(N_branch(F(in_scale * N_in(x)))))
 ///
 /// Blocks such as PreNorm and PostNorm are names for settings of it, and can be stored as a Residual. The forward is
 /// two halves, enter(x), what F receives, and leave(x, f), the new stream; the backward is their mirror.
@@ -51,6 +51,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     typename N::Saved in_, branch_, skip_, trunk_;
     typename F::Saved sublayer_;
+    typename Dropout<Scalar>::Saved drop_;
     std::vector<Scalar> entered_;   // N_in(x), which F's Saved may view
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
     std::vector<Scalar> added_;     // what a learned lambda multiplies
@@ -198,6 +199,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   const ResidualNorms<N>& norms() const noexcept { return norms_; }
   /// To load or map a learned lambda; a value of another kind is not for a Saved that there is.
   Lambda<Scalar>& lambda() noexcept { return settings_.lambda; }
+  std::optional<Dropout<Scalar>>& drop() noexcept { return settings_.drop; }
   const ResidualSettings<Scalar>& settings() const noexcept { return settings_; }
 
   /// See for_each_parameter.
@@ -301,20 +303,26 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     return norms_.trunk ? kept(saved.sum_, x) : y;
   }
 
-  /// N_branch(f): f itself or, where it changes or is read again, at `place`.
+  /// drop(N_branch(f)): f itself or, where it changes or is read again, at `place`.
   template <class Self>
   static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, const Context& context) {
-    auto& norm = self.norms_.branch;
-    if (norm) {
+    if (auto& norm = self.norms_.branch) {
       if (saved && f.data() != saved->returned_.data()) {
         const MutableView returned = kept(saved->returned_, f);
         scale(1, f, returned);
         f = returned;
       }
       apply(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
-      return place;
+      f = place;
     }
-    if (!saved || !self.settings_.lambda.is_learned() || f.data() == place.data()) return f;
+    if (!saved) return f;
+    if constexpr (!std::is_const_v<Self>) {
+      if (auto& drop = self.settings_.drop) {
+        drop->forward_into(f, place, saved->drop_, context);
+        return place;
+      }
+    }
+    if (!self.settings_.lambda.is_learned() || f.data() == place.data()) return f;
     scale(1, f, place);
     return place;
   }
@@ -356,6 +364,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
     detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
+    if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
   }
 
