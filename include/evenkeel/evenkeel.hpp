@@ -37,6 +37,7 @@
 #include "evenkeel/ops/layer_norm.hpp"
 #include "evenkeel/ops/residual_add.hpp"
 #include "evenkeel/ops/rms_norm.hpp"
+#include "evenkeel/residual/fuses_addition.hpp"
 #include "evenkeel/residual/lambda.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/residual/residual_settings.hpp"

@@ -28,21 +28,14 @@ bool are_last_axis(const TensorView<Scalar>& view, Index features) noexcept {
 template <template <class, class, bool> class NormRow, class Scalar>
 class AddedNorm {
  public:
-  using View = TensorView<const Scalar>;
-  using Factor = BranchFactor<kernels::Compute<Scalar>>;
-
-  AddedNorm(const char* where, double alpha, const View& x, const Factor& factor, const View& h,
-            const TensorView<Scalar>& s, const Axes& axes)
+  AddedNorm(const char* where, const Addition<Scalar>& sum, const TensorView<Scalar>& s, const Axes& axes)
       : where_(where),
-        alpha_(alpha),
-        factor_(factor),
-        x_(x),
-        h_(h),
+        sum_(sum),
         s_(s),
-        x_rows_(norm_operand(where, "x", x, axes)),
-        h_rows_(norm_operand(where, "h", h, axes)) {
-    const View sum = s;
-    for (const auto& [name, view] : {std::pair{"x", &x}, std::pair{"h", &h}, std::pair{"s", &sum}}) {
+        x_rows_(norm_operand(where, "x", sum.x, axes)),
+        h_rows_(norm_operand(where, "h", sum.h, axes)) {
+    const TensorView<const Scalar> out = s;
+    for (const auto& [name, view] : {std::pair{"x", &sum.x}, std::pair{"h", &sum.h}, std::pair{"s", &out}}) {
       contiguous_rows(where, name, *view, fastest_axis(*view));
     }
   }
@@ -55,9 +48,9 @@ class AddedNorm {
                kernels::RowNormForward<Scalar, P> a, Scratch& scratch) const {
     if constexpr (kernels::is_vectorized<Scalar>) {
       const bool are_rows = s.is_rows() && y.is_rows() && x_rows_.is_rows() && h_rows_.is_rows();
-      if (are_rows && (!factor_.has_vectors() || are_last_axis(s_, s.features()))) return fused(s, y, a);
+      if (are_rows && (!sum_.lambda.has_vectors() || are_last_axis(s_, s.features()))) return fused(s, y, a);
     }
-    residual_add<Scalar>(where_, alpha_, x_, factor_, h_, s_);
+    residual_add<Scalar>(where_, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
     run_norm<NormRow>(s, y, a, scratch);
   }
 
@@ -70,26 +63,24 @@ class AddedNorm {
     a.x = s.data, a.x_stride = s.at.outer.stride;
     a.y = y.data, a.y_stride = y.at.outer.stride;
     kernels::add_norm_forward<native, NormRow>(
-        kernels::ResidualAddArgs<Scalar>{.x = x_.data(),
-                                         .d = h_.data(),
+        kernels::ResidualAddArgs<Scalar>{.x = sum_.x.data(),
+                                         .d = sum_.h.data(),
                                          .s = s_.data(),
-                                         .alpha = static_cast<kernels::Compute<Scalar>>(alpha_),
-                                         .lambda = factor_.one,
+                                         .alpha = static_cast<kernels::Compute<Scalar>>(sum_.alpha),
+                                         .lambda = sum_.lambda.one,
                                          .rows = a.rows,
                                          .features = a.features,
                                          .x_stride = x_rows_.at.outer.stride,
                                          .d_stride = h_rows_.at.outer.stride,
                                          .s_stride = s.at.outer.stride,
-                                         .lambdas = factor_.each,
-                                         .bias = factor_.bias,
-                                         .has_one_bias = factor_.has_one_bias},
+                                         .lambdas = sum_.lambda.each,
+                                         .bias = sum_.lambda.bias,
+                                         .has_one_bias = sum_.lambda.has_one_bias},
         a);
   }
 
   const char* where_;
-  double alpha_;
-  Factor factor_;
-  View x_, h_;
+  Addition<Scalar> sum_;
   TensorView<Scalar> s_;
   NormOperand<const Scalar> x_rows_, h_rows_;
 };
@@ -99,16 +90,25 @@ inline Context rest_of(const Scratch& scratch, const Context& context) {
   return context.workspace.empty() ? context : scratch.rest(context);
 }
 
-/// y = N(s), s = alpha * x + lambda * (h + bias). s may be y, where it is not wanted itself.
+/// y = N(s) of a sum s. s may be y, where it is not wanted itself.
+template <template <class, class, bool> class NormRow, class Scalar>
+void normalize_sum(const char* where, const Addition<Scalar>& sum, const TensorView<Scalar>& s,
+                   const TensorView<Scalar>& y, const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta,
+                   double eps, const Axes& axes, NormStatistics<Scalar>* saved, const Context& context) {
+  require_supported_scalar<Scalar>();
+  require_sum(where, sum.x, "h", sum.h, "s", s);
+  require_sum(where, sum.x, "h", sum.h, "y", y);
+  if (s.data() != y.data()) require_no_overlap(where, "y", y, "s", s);
+  const AddedNorm<NormRow, Scalar> run(where, sum, s, axes);
+  normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, gamma, beta, eps, axes, saved, context);
+}
+
+/// The same with the parameters of the sum as the caller gives them.
 template <template <class, class, bool> class NormRow, class Scalar>
 void add_normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<const Scalar>& h,
                    const TensorView<Scalar>& s, const TensorView<Scalar>& y, const ResidualSumOptions<Scalar>& sum,
                    const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
                    NormStatistics<Scalar>* saved, const Context& context) {
-  require_supported_scalar<Scalar>();
-  require_sum(where, x, "h", h, "s", s);
-  require_sum(where, x, "h", h, "y", y);
-  if (s.data() != y.data()) require_no_overlap(where, "y", y, "s", s);
   require_sum_options(where, sum, x);
   for (const auto& [name, out] : {std::pair{"s", &s}, std::pair{"y", &y}}) {
     require_no_overlap(where, name, *out, "lambdas", sum.lambdas.view());
@@ -116,9 +116,8 @@ void add_normalize(const char* where, const TensorView<const Scalar>& x, const T
   }
   const SumParameters<Scalar> parameters(where, x);
   Scratch scratch(where, context, parameters.workspace_bytes(sum));
-  const AddedNorm<NormRow, Scalar> run(where, sum.alpha, x, parameters.factor(sum, scratch), h, s, axes);
-  normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, gamma, beta, eps, axes, saved,
-                                rest_of(scratch, context));
+  normalize_sum<NormRow, Scalar>(where, {sum.alpha, x, parameters.factor(sum, scratch), h}, s, y, gamma, beta, eps,
+                                 axes, saved, rest_of(scratch, context));
 }
 
 /// Rows between the two halves of a backward: each block is differentiated by the norm, then by the sum.

@@ -120,6 +120,13 @@ class NormLayer {
  protected:
   explicit NormLayer(double eps) : eps_(eps) { require_eps(Op::name, eps); }
 
+  // For forwards of a kind's own: where statistics go, and the x that they are of.
+  static NormStatistics<Scalar>& statistics_of(Saved& saved) noexcept { return saved.statistics_; }
+  static void keep_x(Saved& saved, const TensorView<const Scalar>& x) noexcept {
+    saved.x_ = x;
+    saved.moved_in_.reset();
+  }
+
   ParameterView<Scalar> gamma_option() const {
     if (gamma_is_around_zero_) return around_zero(option(gamma_));
     return option(gamma_);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/detail/add_norm_op.hpp"
 #include "evenkeel/detail/norm_layer.hpp"
 
 namespace evenkeel {
@@ -21,6 +22,17 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
   /// Bytes of workspace with which forward_into and backward_into allocate nothing for x of this shape.
   std::size_t workspace_bytes(const Shape& x) const {
     return normalize_backward_workspace_bytes<Scalar>(Op::forward, x, axes_);
+  }
+
+  /// Of a residual sum, which is written to s: y = N(s), in one pass over memory. With a `saved` it is training, and s
+  /// is what backward reads; without, s may be y.
+  void add_forward_into(const Addition<Scalar>& sum, const TensorView<Scalar>& s, const TensorView<Scalar>& y,
+                        typename Base::Saved* saved, const Context& context) const {
+    require_shape(s.shape());
+    if (saved) require_no_overlap(Op::forward, "y", y, "s, which backward reads again,", s);
+    normalize_sum<Op::template Row, Scalar>(Op::forward, sum, s, y, this->gamma_option(), this->beta_option(),
+                                            this->eps_, axes_, saved ? &this->statistics_of(*saved) : nullptr, context);
+    if (saved) this->keep_x(*saved, s);
   }
 
   /// The shape of the normalized axes.

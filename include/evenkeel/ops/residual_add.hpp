@@ -31,6 +31,15 @@ struct BranchFactor {
   }
 };
 
+/// The terms of a sum alpha * x + lambda * (h + bias), as they are handed on.
+template <class Scalar>
+struct Addition {
+  double alpha;
+  TensorView<const Scalar> x;
+  BranchFactor<kernels::Compute<Scalar>> lambda;
+  TensorView<const Scalar> h;
+};
+
 /// The elements whose last index is k; a view without memory stays one.
 template <class Scalar>
 TensorView<Scalar> last_slice(const TensorView<Scalar>& view, Index k) {

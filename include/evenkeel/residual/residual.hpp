@@ -8,6 +8,7 @@
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
+#include "evenkeel/residual/fuses_addition.hpp"
 #include "evenkeel/residual/residual_settings.hpp"
 
 namespace evenkeel {
@@ -271,16 +272,6 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   static void scale(double factor, const View& from, const MutableView& to) {
     detail::residual_add<Scalar>("Residual", factor, from, 0, {}, to);
   }
-  /// Training, which may change a norm's running statistics, if there is a `saved`; a const norm has none.
-  template <class AnyNorm>
-  static void apply(AnyNorm& norm, const View& x, const MutableView& y, typename N::Saved* saved,
-                    const Context& context) {
-    if constexpr (!std::is_const_v<AnyNorm>) {
-      if (saved) return norm.forward_into(x, y, *saved, context);
-    }
-    std::as_const(norm).forward_into(x, y, context);
-  }
-
   bool changes_input() const noexcept { return norms_.in || settings_.in_scale != 1; }
 
   View enter_view(const View& x, Saved& saved, const Context& context) {
@@ -292,7 +283,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   template <class Self>
   static void enter_into(Self& self, const View& x, const MutableView& entered, Saved* saved, const Context& context) {
     const double factor = self.settings_.in_scale;
-    if (self.norms_.in) apply(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
+    if (self.norms_.in) detail::apply_norm(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
     if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
   }
 
@@ -312,7 +303,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
         scale(1, f, returned);
         f = returned;
       }
-      apply(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
+      detail::apply_norm(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
       f = place;
     }
     if (!saved) return f;
@@ -333,17 +324,19 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                          const Context& context) {
     auto& norms = self.norms_;
     const auto& settings = self.settings_;
-    const MutableView sum = !norms.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
+    const MutableView sum = !norms.trunk || (!saved && FusesAddition<N>) ? y
+                            : saved                                      ? kept(saved->sum_, x)
+                                                                         : temporary(scratch, x);
     const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added_, x) : sum;
     const View branch = branch_into(self, f, added, saved, scratch.rest(context));
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
-      apply(*norms.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
+      detail::apply_norm(*norms.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
       skip = normalized;
     }
-    detail::residual_add<Scalar>("Residual::leave", settings.alpha, skip, settings.lambda.factor(), branch, sum);
-    if (norms.trunk) apply(*norms.trunk, sum, y, saved ? &saved->trunk_ : nullptr, scratch.rest(context));
+    detail::add_and_normalize(norms.trunk, {settings.alpha, skip, settings.lambda.factor(), branch}, sum, y,
+             saved ? &saved->trunk_ : nullptr, scratch.rest(context));
   }
 
   void leave_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,
