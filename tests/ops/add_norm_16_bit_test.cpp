@@ -5,13 +5,20 @@
 #include <vector>
 
 #include "evenkeel/ops/add_norm.hpp"
-#include "ops/norm_16_bit.hpp"
+#include "ops/op_test.hpp"
 
 namespace evenkeel_test {
 namespace {
 
 using evenkeel::TensorView;
 using Bfloat16 = Eigen::bfloat16;
+
+template <class X>
+std::vector<X> rounded(const std::vector<float>& values) {
+  std::vector<X> narrow;
+  for (const float value : values) narrow.push_back(X(value));
+  return narrow;
+}
 
 /// The parameters are of type P.
 template <class P>
