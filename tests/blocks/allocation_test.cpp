@@ -20,6 +20,7 @@
 #include "evenkeel/blocks/stack.hpp"
 #include "evenkeel/blocks/two_norm_parallel_block.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
+#include "evenkeel/ops/add_norm.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/random.hpp"
 
@@ -199,6 +200,35 @@ TEST(Allocation, DoesNotHappenForOneTokenOfAWideModel) {
   Buffers b(1, stack, wide);
   const Context context = b.context();
   EXPECT_EQ(allocations_of([&] { stack.forward_into(b.x, b.y, context); }), 0);
+}
+
+TEST(Allocation, DoesNotHappenInTheNormOfASum) {
+  const Index rows = 40;
+  const Matrix x = Matrix::Random(rows, d_model), h = Matrix::Random(rows, d_model), dy = x - h;
+  Matrix s(rows, d_model), y(rows, d_model), dx(rows, d_model), dh = Matrix::Zero(rows, d_model);
+  std::vector<float> gamma(d_model, 1.5f), bias(d_model, 0.25f), lambdas(d_model, -0.5f);
+  std::vector<float> dgamma(d_model), dbeta(d_model), dlambda(d_model), dbias(d_model);
+  evenkeel::AddLayerNormOptions<float> options;
+  options.sum.lambdas = lambdas, options.sum.bias = bias, options.norm.gamma = gamma;
+  std::vector<std::byte> memory(evenkeel::add_layer_norm_workspace_bytes<float>({rows, d_model}));
+  const Context context{.workspace = memory};
+  EXPECT_EQ(allocations_of([&] { evenkeel::add_layer_norm_into(x, h, s, y, options, context); }), 0) << "s and y";
+  EXPECT_EQ(allocations_of([&] { evenkeel::add_layer_norm_into(x, h, y, options, context); }), 0) << "y alone";
+  evenkeel::NormStatistics<float> saved;
+  evenkeel::add_layer_norm_into(x, h, s, y, saved, options, context);
+  const auto train = [&](const evenkeel::AddLayerNormGradients<float>& to) {
+    evenkeel::add_layer_norm_into(x, h, s, y, saved, options, context);
+    evenkeel::add_layer_norm_backward<float>({.dy = evenkeel::const_view(dy),
+                                              .s = evenkeel::const_view(s),
+                                              .ds = evenkeel::const_view(x),
+                                              .h = evenkeel::const_view(h)},
+                                             saved, options, to, context);
+  };
+  evenkeel::AddLayerNormGradients<float> to{
+      .dx = dx, .dh = dh, .dgamma = dgamma, .dbeta = dbeta, .dlambda = dlambda, .dbias = dbias};
+  EXPECT_EQ(allocations_of([&] { train(to); }), 0) << "gradients that are overwritten";
+  to.dx = {}, to.dh = evenkeel::add_to(dh);
+  EXPECT_EQ(allocations_of([&] { train(to); }), 0) << "gradients that are added to";
 }
 
 }  // namespace
