@@ -28,6 +28,8 @@ struct LaneBlock {
   Index length = 0, stride = 0, lanes = 0;
 
   X* row(Index l) const noexcept { return data + l * stride; }
+  /// Short rows without gaps: as a run of memory they are best written as they lie, one at a time.
+  bool is_one_run() const noexcept { return lanes <= 256 && stride <= 2 * lanes; }
 };
 
 /// Rows that are added up in registers before the sums in the L1 cache are touched.

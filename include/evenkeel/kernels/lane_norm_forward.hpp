@@ -110,15 +110,14 @@ class LaneNormForwardPass {
   }
 
   /// From the last rows, which are still in a cache, to the first; several at a time for what is loaded once for all of
-  /// them. Short rows without gaps are one run of memory, which is best written as it lies.
+  /// them.
   template <class Coefficients, class Parameters>
   [[gnu::flatten]] void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
                               const Parameters& parameters) const noexcept {
     constexpr std::integral_constant<int, 4> several;
     constexpr std::integral_constant<int, 1> one;
-    const bool is_one_run = x.lanes <= most_lanes<T> / 4 && x.stride <= 2 * x.lanes;
     Index l = x.length;
-    for (; l >= several && !is_one_run; l -= several) {
+    for (; l >= several && !y.is_one_run(); l -= several) {
       write_rows(x, y, coefficients, parameters(l - several, several), l - several, several);
     }
     for (; l > 0; --l) write_rows(x, y, coefficients, parameters(l - 1, one), l - 1, one);
