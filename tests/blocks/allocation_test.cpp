@@ -13,10 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/blocks/parallel_block.hpp"
 #include "evenkeel/blocks/plain_residual.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
 #include "evenkeel/blocks/stack.hpp"
+#include "evenkeel/blocks/two_norm_parallel_block.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/random.hpp"
@@ -151,6 +153,35 @@ TEST(Allocation, DoesNotHappenInABlockWithAnyCombinationOfNorms) {
     }
     expect_no_allocation(randomized(Block(FeedForward(d_model, d_ff), norms, {.alpha = 1.5, .lambda = 0.5})));
   }
+}
+
+TEST(Allocation, DoesNotHappenInABlockWithALearnedLambdaAndAnInScale) {
+  using Lambda = evenkeel::Lambda<float>;
+  const LayerNorm norm(d_model);
+  const FeedForward f(d_model, d_ff);
+  for (const Lambda& lambda : {Lambda(0.5), Lambda::learned_scalar(), Lambda::learned_vector(d_model, 0.1)}) {
+    expect_no_allocation(randomized(Block(f, {}, {.lambda = lambda, .in_scale = 0.5})));
+    expect_no_allocation(randomized(Block(f, {.in = norm}, {.lambda = lambda, .in_scale = 0.5})));
+    expect_no_allocation(randomized(Block(f, {norm, norm, norm, norm}, {.lambda = lambda, .in_scale = 0.5})));
+  }
+}
+
+TEST(Allocation, DoesNotHappenInABlockThatDrops) {
+  const LayerNorm norm(d_model);
+  const FeedForward f(d_model, d_ff);
+  for (const auto kind : {evenkeel::DropoutKind::per_element, evenkeel::DropoutKind::per_sample}) {
+    const evenkeel::Dropout<float> drop(0.5, 1, "drop", kind);
+    expect_no_allocation(randomized(Block(f, {.in = norm}, {.drop = drop})));
+    expect_no_allocation(randomized(Block(
+        f, {norm, norm, norm, norm}, {.lambda = evenkeel::Lambda<float>::learned_vector(d_model, 1), .drop = drop})));
+  }
+}
+
+TEST(Allocation, DoesNotHappenInParallelBlocks) {
+  const LayerNorm norm(d_model);
+  const FeedForward f(d_model, d_ff);
+  expect_no_allocation(randomized(evenkeel::ParallelBlock(norm, f, f)));
+  expect_no_allocation(randomized(evenkeel::TwoNormParallelBlock(norm, f, norm, f)));
 }
 
 TEST(Allocation, DoesNotHappenInAStackOfMixedBlocks) {

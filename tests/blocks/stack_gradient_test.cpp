@@ -86,8 +86,8 @@ auto oracle_of(const Stack& stack, const std::map<std::string, std::size_t>& ind
       if (block.norms().branch) residual.norm_branch = norm(path + "norm_branch");
       if (block.norms().skip) residual.norm_skip = norm(path + "norm_skip");
       if (block.norms().trunk) residual.norm_trunk = norm(path + "norm_trunk");
-      residual.alpha = T(block.scales().alpha);
-      residual.lambda = T(block.scales().lambda);
+      residual.alpha = T(block.settings().alpha);
+      residual.lambda = {T(block.settings().lambda.initial())};
       stream = residual(stream);
     }
     return norm("final_norm")(stream);

@@ -264,10 +264,11 @@ bool has_final_norm(Block last) {
   return Stack(std::move(blocks)).final_norm().has_value();
 }
 
-TEST(StackFinalNorm, IsThereByDefaultWhereTheLastBlockIsPreNorm) {
+TEST(StackFinalNorm, IsThereByDefaultWhereTheLastBlockAddsANormalizedBranch) {
   const LayerNorm n(features);
   EXPECT_TRUE(has_final_norm(PreNorm(n, square())));
   EXPECT_TRUE(has_final_norm(Block(square(), {.in = n, .branch = n}))) << "peri-norm leaves a sum, too";
+  EXPECT_TRUE(has_final_norm(Block(square(), {.branch = n}))) << "res-post-norm";
   EXPECT_FALSE(has_final_norm(PostNorm(n, square())));
   EXPECT_FALSE(has_final_norm(PlainResidual(square())));
   EXPECT_FALSE(has_final_norm(Block(square(), {.in = n, .trunk = n}))) << "sandwich norm";

@@ -111,6 +111,34 @@ TYPED_TEST(ResidualAdd, WithoutABranchIsTheProductOfTheSkipPath) {
   }
 }
 
+TYPED_TEST(ResidualAdd, WithoutASkipPathIsTheProductOfTheBranch) {
+  using T = typename TypeParam::Scalar;
+  for (const Index n : this->row_lengths()) {
+    const auto d = this->numbers(2 * n, 5);
+    std::vector<T> s(d.size()), expected;
+    for (const T value : d) expected.push_back(this->lambda * value);
+    this->run({nullptr, d.data(), s.data(), this->alpha, this->lambda, 2, n, 0, n, n});
+    EXPECT_EQ(s, expected) << n << " features";
+  }
+}
+
+TYPED_TEST(ResidualAdd, TakesALambdaForEachFeature) {
+  using T = typename TypeParam::Scalar;
+  for (const Index n : this->row_lengths()) {
+    const auto x = this->numbers(2 * n, 5), d = this->numbers(2 * n, 6), lambdas = this->numbers(n, 7);
+    std::vector<T> s(x.size()), products(x.size()), expected, expected_products;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const T lambda_i = lambdas[i % static_cast<std::size_t>(n)];
+      expected.push_back(this->sum_of(this->alpha, x[i], lambda_i, d[i]));
+      expected_products.push_back(lambda_i * d[i]);
+    }
+    this->run({x.data(), d.data(), s.data(), this->alpha, 99, 2, n, n, n, n, lambdas.data()});
+    this->run({nullptr, d.data(), products.data(), this->alpha, 99, 2, n, 0, n, n, lambdas.data()});
+    EXPECT_EQ(s, expected) << n << " features";
+    EXPECT_EQ(products, expected_products) << n << " features";
+  }
+}
+
 TYPED_TEST(ResidualAdd, WritesOverXOrDOrBoth) {
   using T = typename TypeParam::Scalar;
   for (const Index n : this->row_lengths()) {

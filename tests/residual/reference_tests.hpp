@@ -1,4 +1,4 @@
-// Checks residual/residual.hpp against PyTorch's autograd: every block_* case of tests/data/torch. Two files use it,
+// Checks blocks/ against PyTorch's autograd: every block_* case of tests/data/torch. Two files use it,
 // one for float and one for double, to keep each short to compile.
 #pragma once
 
@@ -10,10 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/blocks/deep_norm.hpp"
+#include "evenkeel/blocks/peri_norm.hpp"
+#include "evenkeel/blocks/plain_residual.hpp"
+#include "evenkeel/blocks/post_norm.hpp"
+#include "evenkeel/blocks/pre_norm.hpp"
+#include "evenkeel/blocks/res_post_norm.hpp"
+#include "evenkeel/blocks/sandwich_norm.hpp"
+#include "evenkeel/blocks/skip_norm.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
-#include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/reference_case.hpp"
 #include "support/tolerance.hpp"
@@ -69,18 +76,20 @@ struct CaseBlock {
   }
 
   Block make(const ReferenceCase& reference) {
-    places = places_of(reference.attributes.at("placement"));
+    const std::string placement = reference.attributes.at("placement");
+    places = places_of(placement);
     const auto hidden = static_cast<Index>(reference.inputs.at("w1").shape[0]);
     const auto features = static_cast<Index>(reference.inputs.at("w1").shape[1]);
-    const auto norm = [&](const char* place) {
-      return places.count(place)
-                 ? std::optional<N>(std::in_place, features, typename N::Settings{.eps = reference.eps()})
-                 : std::nullopt;
-    };
-    return Block(
-        evenkeel::FeedForward<Scalar>(features, hidden),
-        {.in = norm("norm_in"), .branch = norm("norm_branch"), .skip = norm("norm_skip"), .trunk = norm("norm_trunk")},
-        {.alpha = reference.attributes.at("alpha").get<double>()});
+    const evenkeel::FeedForward<Scalar> f(features, hidden);
+    const N norm(features, {.eps = placement == "plain" ? 0 : reference.eps()});
+    if (placement == "plain") return evenkeel::PlainResidual<N, evenkeel::FeedForward<Scalar>>(f);
+    if (placement == "pre") return evenkeel::PreNorm(norm, f);
+    if (placement == "post") return evenkeel::PostNorm(norm, f);
+    if (placement == "sandwich") return evenkeel::SandwichNorm(norm, norm, f);
+    if (placement == "branch_sandwich") return evenkeel::PeriNorm(norm, norm, f);
+    if (placement == "res_post") return evenkeel::ResPostNorm(norm, f);
+    if (placement == "skip_norm") return evenkeel::SkipNorm(norm, f);
+    return evenkeel::DeepNorm(norm, f, reference.attributes.at("alpha").get<double>());
   }
 
   std::map<std::string, std::string> places, names;

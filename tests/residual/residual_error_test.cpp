@@ -85,18 +85,46 @@ class ResidualError : public testing::Test {
   const Matrix dy = random_matrix(2);
 };
 
-TEST_F(ResidualError, ScalesThatAreNotFinite) {
+using Settings = evenkeel::ResidualSettings<double>;
+using Lambda = evenkeel::Lambda<double>;
+
+TEST_F(ResidualError, FactorsThatAreNotFinite) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const auto error_with = [](const evenkeel::ResidualScales& scales) {
+  const auto error_with = [](const Settings& settings) {
     return error_text<std::invalid_argument>(
-        [&] { Block(evenkeel::sublayer(Square(), SquareBackward()), {}, scales); });
+        [&] { Block(evenkeel::sublayer(Square(), SquareBackward()), {}, settings); });
   };
   EXPECT_EQ(error_with({.alpha = nan}), "evenkeel::Residual: alpha is nan, expected a finite number");
   EXPECT_EQ(error_with({.alpha = inf}), "evenkeel::Residual: alpha is inf, expected a finite number");
   EXPECT_EQ(error_with({.alpha = -inf}), "evenkeel::Residual: alpha is -inf, expected a finite number");
-  EXPECT_EQ(error_with({.lambda = nan}), "evenkeel::Residual: lambda is nan, expected a finite number");
-  EXPECT_EQ(error_with({.lambda = inf}), "evenkeel::Residual: lambda is inf, expected a finite number");
+  EXPECT_EQ(error_with({.in_scale = nan}), "evenkeel::Residual: in_scale is nan, expected a finite number");
+  EXPECT_EQ(error_with({.in_scale = inf}), "evenkeel::Residual: in_scale is inf, expected a finite number");
+  for (const double value : {nan, inf}) {
+    const std::string text =
+        "evenkeel::Residual: lambda is " + std::to_string(value) + ", expected a finite number";
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda{value}; }), text);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda::constant(value); }), text);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda::learned_scalar(value); }), text);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda::learned_vector(features, value); }), text);
+  }
   EXPECT_NO_THROW(Block(evenkeel::sublayer(Square(), SquareBackward()), {}, {.alpha = 0, .lambda = -1e300}));
+}
+
+TEST_F(ResidualError, ALambdaOfNoFeatures) {
+  EXPECT_EQ(error_text<std::invalid_argument>([] { Lambda::learned_vector(0, 1); }),
+            "evenkeel::Lambda::learned_vector: features is 0, expected at least 1");
+}
+
+TEST_F(ResidualError, ALambdaThatDoesNotFitTheLastAxis) {
+  Block block(evenkeel::sublayer(Square(), SquareBackward()), {}, {.lambda = Lambda::learned_vector(features + 1, 1)});
+  Block::Saved saved;
+  Matrix y = Matrix::Constant(rows, features, 7);
+  const std::string text = "lambda has 5 elements, expected 4 (the last axis of x; x has shape [3, 4])";
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { block.forward_into(x, y); }), forward_error + text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { block.forward_into(x, y, saved); }), forward_error + text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { block.leave(x, x); }), "evenkeel::Residual::leave: " + text);
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { block.leave(x, x, saved); }), "evenkeel::Residual::leave: " + text);
+  EXPECT_TRUE((y.array() == 7).all());
 }
 
 TEST_F(ResidualError, ABackwardWithoutAForward) {

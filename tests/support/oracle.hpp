@@ -219,7 +219,8 @@ std::vector<T> feed_forward(const std::vector<T>& x, std::size_t rows, std::size
 
 // ---------------------------------------------------------------- the residual formula
 
-/// y = norm_trunk(alpha * norm_skip(x) + lambda * norm_branch(sublayer(norm_in(x)))); a norm left empty is absent.
+/// y = norm_trunk(alpha * norm_skip(x) + lambda * drop(norm_branch(sublayer(in_scale * norm_in(x))))); a norm left empty
+/// is absent. `lambda` has one entry, or one for each feature; `drop` is what each element is multiplied by, or empty.
 ///
 ///   const auto norm = [&](const auto& v) { return layer_norm(v, rows, features, gamma, beta, eps); };
 ///   const auto y = Residual<T>{.sublayer = f, .norm_in = norm}(x);         // pre-norm
@@ -230,13 +231,19 @@ struct Residual {
   Function sublayer;
   Function norm_in = {}, norm_branch = {}, norm_skip = {}, norm_trunk = {};
   T alpha = 1;
-  T lambda = 1;
+  std::vector<T> lambda = {T(1)};
+  T in_scale = 1;
+  std::vector<T> drop = {};
 
   std::vector<T> operator()(const std::vector<T>& x) const {
     const std::vector<T> skip = apply(norm_skip, x);
-    const std::vector<T> branch = apply(norm_branch, sublayer(apply(norm_in, x)));
-    std::vector<T> sum;
-    for (std::size_t i = 0; i < x.size(); ++i) sum.push_back(alpha * skip[i] + lambda * branch[i]);
+    std::vector<T> entered = apply(norm_in, x);
+    for (T& value : entered) value *= in_scale;
+    std::vector<T> sum = apply(norm_branch, sublayer(entered));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!drop.empty()) sum[i] *= drop[i];
+      sum[i] = alpha * skip[i] + lambda[i % lambda.size()] * sum[i];
+    }
     return apply(norm_trunk, sum);
   }
 

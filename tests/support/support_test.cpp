@@ -207,8 +207,10 @@ TEST(Oracle, ResidualHasFourNormsAndTwoScales) {
                                                .norm_skip = add(100),
                                                .norm_trunk = add(1000),
                                                .alpha = 2,
-                                               .lambda = 5};
-  EXPECT_EQ(residual({7}), (Reals{1000 + 2 * (100 + 7) + 5 * (10 + 3 * (1 + 7))}));
+                                               .lambda = {5, 6},
+                                               .in_scale = 0.5L,
+                                               .drop = {3, 0}};
+  EXPECT_EQ(residual({7, 9}), (Reals{1000 + 2 * (100 + 7) + 5 * 3 * (10 + 3 * (1 + 7) / 2), 1000 + 2 * (100 + 9)}));
 }
 
 // ---------------------------------------------------------------- gradients: duals against closed formulas

@@ -12,8 +12,9 @@ inline namespace EVENKEEL_ARCH {
 
 /// Blocks one after another, of any mix of placements, and a final norm: y = N_final(block_n(... block_1(x))).
 ///
-/// A stack whose last block leaves its stream as a sum without a norm, but normalizes what F receives (Pre-Norm), gets
-/// a final norm by default, with parameters as they start; a Post-Norm or plain stack gets none.
+/// A stack whose last block leaves its stream as a sum without a norm, but normalizes what F receives or returns
+/// (PreNorm, PeriNorm, ResPostNorm), gets a final norm by default, with parameters as they start; a Post-Norm or plain
+/// stack gets none.
 /// @code
 ///   std::vector<Residual<LayerNorm<float>, FeedForward<float>>> blocks;
 ///   for (int i = 0; i < 24; ++i) blocks.push_back(PreNorm(LayerNorm<float>(256), FeedForward<float>(256, 1024)));
@@ -52,7 +53,8 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
 
   explicit Stack(std::vector<Block> blocks) : Stack(std::move(blocks), std::nullopt) {
     const ResidualNorms<N>& last = blocks_.back().norms();
-    if (last.in && !last.trunk) final_norm_ = last.in->fresh();
+    const std::optional<N>& of_branch = last.in ? last.in : last.branch;
+    if (of_branch && !last.trunk) final_norm_ = of_branch->fresh();
   }
   /// With this final norm, or with none.
   Stack(std::vector<Block> blocks, std::optional<N> final_norm)

@@ -8,26 +8,61 @@ inline namespace EVENKEEL_ARCH {
 
 namespace detail {
 
-/// s = alpha * x + lambda * d, or alpha * x where d has no memory.
+/// What the branch of a sum is multiplied by: one number, or one for each index of the last axis.
+template <class T>
+struct BranchFactor {
+  BranchFactor(double number) : one(static_cast<T>(number)) {}  // NOLINT(google-explicit-constructor): a factor is a number
+  BranchFactor(const T& number, const T* numbers) : one(number), each(numbers) {}
+
+  T one;
+  const T* each = nullptr;  // null: `one` for all
+};
+
+/// The elements whose last index is k; a view without memory stays one.
 template <class Scalar>
-void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x, double lambda,
-                  const TensorView<const Scalar>& d, const TensorView<Scalar>& s) {
+TensorView<Scalar> last_slice(const TensorView<Scalar>& view, Index k) {
+  Shape shape;
+  for (int axis = 0; axis + 1 < view.rank(); ++axis) shape.append(view.shape()[axis]);
+  shape.append(1);
+  return {view.data() ? view.data() + k * view.stride(view.rank() - 1) : nullptr, shape, view.strides(), view.order()};
+}
+
+/// Whether neighbours in memory have the same last index.
+template <class Scalar>
+bool runs_across_the_last_axis(const TensorView<Scalar>& view) noexcept {
+  return view.rank() > 1 && view.order() == StorageOrder::column_major;
+}
+
+/// s = alpha * x + lambda * d; what has no memory of x and d is left out.
+template <class Scalar>
+void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x,
+                  const BranchFactor<kernels::Compute<Scalar>>& lambda, const TensorView<const Scalar>& d,
+                  const TensorView<Scalar>& s) {
   require_supported_scalar<Scalar>();
-  // All three along the axis that runs fastest in x.
-  const Axes axis(x.order() == StorageOrder::row_major ? x.rank() - 1 : 0);
+  if (lambda.each && runs_across_the_last_axis(s)) {
+    for (Index k = 0; k < s.shape()[s.rank() - 1]; ++k) {
+      residual_add<Scalar>(where, alpha, last_slice(x, k), {lambda.each[k], nullptr}, last_slice(d, k),
+                           last_slice(s, k));
+    }
+    return;
+  }
+  // All three along the axis that runs fastest in s.
+  const Axes axis(s.order() == StorageOrder::row_major ? s.rank() - 1 : 0);
   const TensorView<const Scalar> sum = s;
-  const Rows in = contiguous_rows(where, "x", x, axis), out = contiguous_rows(where, "s", sum, axis);
+  const Rows skip = x.data() ? contiguous_rows(where, "x", x, axis) : Rows{};
+  const Rows out = contiguous_rows(where, "s", sum, axis);
   const Rows branch = d.data() ? contiguous_rows(where, "d", d, axis) : Rows{};
   kernels::residual_add(kernels::ResidualAddArgs<Scalar>{.x = x.data(),
                                                          .d = d.data(),
                                                          .s = s.data(),
                                                          .alpha = static_cast<kernels::Compute<Scalar>>(alpha),
-                                                         .lambda = static_cast<kernels::Compute<Scalar>>(lambda),
-                                                         .rows = in.rows,
-                                                         .features = in.features,
-                                                         .x_stride = in.stride,
+                                                         .lambda = lambda.one,
+                                                         .rows = out.rows,
+                                                         .features = out.features,
+                                                         .x_stride = skip.stride,
                                                          .d_stride = branch.stride,
-                                                         .s_stride = out.stride});
+                                                         .s_stride = out.stride,
+                                                         .lambdas = lambda.each});
 }
 
 }  // namespace detail

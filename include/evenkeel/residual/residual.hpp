@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,35 +8,28 @@
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
-#include "evenkeel/ops/residual_add.hpp"
+#include "evenkeel/residual/residual_settings.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-/// The four places of a residual sublayer where a norm can stand; where there is none, values pass unchanged.
-template <class Norm>
-struct ResidualNorms {
-  std::optional<Norm> in = {};      ///< of what F receives
-  std::optional<Norm> branch = {};  ///< of what F returns
-  std::optional<Norm> skip = {};    ///< of the skip path
-  std::optional<Norm> trunk = {};   ///< of the sum
-};
-
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
-///   y = N_trunk(alpha * N_skip(x) + lambda * N_branch(F(N_in(x))))
+///   y = N_trunk(alpha * N_skip(x) + lambda * drop(N_branch(F(in_scale * N_in(x)))))
 ///
 /// Blocks such as PreNorm and PostNorm are names for settings of it, and can be stored as a Residual. The forward is
 /// two halves, enter(x), what F receives, and leave(x, f), the new stream; the backward is their mirror.
 /// @code
-///   Residual<LayerNorm<float>, FeedForward<float>> block(FeedForward<float>(256, 1024), {.in =
-///   LayerNorm<float>(256)}); Residual<LayerNorm<float>, FeedForward<float>>::Saved saved; auto y = block.forward(x,
-///   saved); auto dx = block.backward(dy, saved);
+///   using Block = Residual<LayerNorm<float>, FeedForward<float>>;
+///   Block block(FeedForward<float>(256, 1024), {.in = LayerNorm<float>(256)}, {.alpha = 2});
+///   Block::Saved saved;
+///   auto y = block.forward(x, saved);
+///   auto dx = block.backward(dy, saved);
 /// @endcode
 ///
-/// Shapes    x, y, and F's input and output alike, in one storage order.
-/// Errors    throws std::invalid_argument if alpha or lambda is not finite, F's output has another shape than its
-///           input, or a norm or F does; std::logic_error for a backward without a forward.
+/// Shapes    x, y, and F's input and output alike, in one storage order; a lambda that is a vector [last axis].
+/// Errors    throws std::invalid_argument if a factor is not finite, lambda does not fit, F's output has another shape
+///           than its input, or a norm or F does; std::logic_error for a backward without a forward.
 /// Source    He et al. 2015, arXiv:1512.03385; placements: Xiong et al. 2020, arXiv:2002.04745, and see blocks/.
 template <Norm N, class F>
 class Residual : public detail::ReturningForms<Residual<N, F>> {
@@ -60,15 +51,17 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     typename N::Saved in_, branch_, skip_, trunk_;
     typename F::Saved sublayer_;
+    typename Dropout<Scalar>::Saved drop_;
     std::vector<Scalar> entered_;   // N_in(x), which F's Saved may view
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
+    std::vector<Scalar> added_;     // what a learned lambda multiplies
     std::vector<Scalar> sum_;       // what N_trunk reads again
   };
 
-  explicit Residual(F sublayer, ResidualNorms<N> norms = {}, const ResidualScales& scales = {})
-      : sublayer_(std::move(sublayer)), norms_(std::move(norms)), scales_(scales) {
-    require_finite("alpha", scales.alpha);
-    require_finite("lambda", scales.lambda);
+  explicit Residual(F sublayer, ResidualNorms<N> norms = {}, ResidualSettings<Scalar> settings = {})
+      : sublayer_(std::move(sublayer)), norms_(std::move(norms)), settings_(std::move(settings)) {
+    detail::require_finite_factor("alpha", settings_.alpha);
+    detail::require_finite_factor("in_scale", settings_.in_scale);
   }
 
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
@@ -80,9 +73,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     require_output(x, y);
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
     View entered = x;
-    if (norms_.in) {
+    if (changes_input()) {
       const MutableView place = temporary(scratch, x);
-      norms_.in->forward_into(x, place, scratch.rest(context));
+      enter_into(*this, x, place, nullptr, scratch.rest(context));
       entered = place;
     }
     const MutableView returned = norms_.branch ? temporary(scratch, x) : y;
@@ -104,7 +97,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
     saved.x_ = {};
     const View entered = enter_view(x, saved, scratch.rest(context));
-    const MutableView returned = norms_.branch ? kept(saved.returned_, x) : norms_.trunk ? kept(saved.sum_, x) : y;
+    const MutableView returned = place_of_returned(x, y, saved);
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
       leave_into(*this, x, returned, y, &saved, scratch, context);
@@ -127,11 +120,11 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if constexpr (IntoSublayer<F, Scalar>) {
       const MutableView da = temporary(scratch, dy);
       sublayer_.backward_into(df, saved.sublayer_, da, scratch.rest(context));
-      enter_backward_into(da, saved, dx, scratch.rest(context));
+      enter_backward_into(da, saved, dx, scratch, context);
     } else {
       const OwnedOf<DY> da =
           detail::backward_of(sublayer_, TraitsOf<DY>::map(df), saved.sublayer_, context_of_sublayer(scratch, context));
-      enter_backward_into(require_returned(const_view(da), dy), saved, dx, scratch.rest(context));
+      enter_backward_into(require_returned(const_view(da), dy), saved, dx, scratch, context);
     }
   }
 
@@ -139,11 +132,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   template <Tensor X>
   OwnedOf<X> enter(const X& x, const Context& context = {}) const {
     auto entered = make_like(x);
-    if (norms_.in) {
-      norms_.in->forward_into(x, entered, context);
-    } else {
-      copy(const_view(x), tensor_view(entered));
-    }
+    enter_into(*this, const_view(x), tensor_view(entered), nullptr, context);
     return entered;
   }
   /// The same in training: a view of x, or of what `saved` now owns.
@@ -159,9 +148,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   template <Tensor X, Tensor FX>
   OwnedOf<X> leave(const X& x, const FX& f, const Context& context = {}) const {
     auto y = make_like(x);
-    Scratch scratch("Residual::leave", context, workspace_bytes(const_view(x).shape()));
-    leave_into(*this, const_view(x), require_returned(const_view(f), const_view(x)), tensor_view(y), nullptr, scratch,
-               context);
+    const View returned = require_returned(const_view(f), const_view(x));
+    settings_.lambda.require_fits("Residual::leave", returned.shape());
+    Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
+    leave_into(*this, const_view(x), returned, tensor_view(y), nullptr, scratch, context);
     return y;
   }
   /// The same in training.
@@ -169,7 +159,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   OwnedOf<X> leave(const X& x, const FX& f, Saved& saved, const Context& context = {}) {
     auto y = make_like(x);
     const View returned = require_returned(const_view(f), const_view(x));
-    Scratch scratch("Residual::leave", context, workspace_bytes(const_view(x).shape()));
+    settings_.lambda.require_fits("Residual::leave", returned.shape());
+    Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
     leave_into(*this, const_view(x), returned, tensor_view(y), &saved, scratch, context);
     return y;
   }
@@ -188,12 +179,13 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   template <Tensor DA>
   void enter_backward(const DA& da, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
     require_backward(const_view(da), saved, dx);
-    enter_backward_into(const_view(da), saved, dx, context);
+    Scratch scratch("Residual::enter_backward", context, workspace_bytes(const_view(da).shape()));
+    enter_backward_into(const_view(da), saved, dx, scratch, context);
   }
 
   /// Bytes of workspace with which forward_into and backward_into allocate nothing themselves, for x of this shape.
   std::size_t workspace_bytes(const Shape& x) const {
-    std::size_t inner = 0;
+    std::size_t inner = settings_.lambda.workspace_bytes();
     for (const auto* norm : {&norms_.in, &norms_.branch, &norms_.skip, &norms_.trunk}) {
       if (*norm) inner = std::max(inner, (*norm)->workspace_bytes(x));
     }
@@ -205,7 +197,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   const F& sublayer() const noexcept { return sublayer_; }
   ResidualNorms<N>& norms() noexcept { return norms_; }
   const ResidualNorms<N>& norms() const noexcept { return norms_; }
-  const ResidualScales& scales() const noexcept { return scales_; }
+  /// To load or map a learned lambda; a value of another kind is not for a Saved that there is.
+  Lambda<Scalar>& lambda() noexcept { return settings_.lambda; }
+  std::optional<Dropout<Scalar>>& drop() noexcept { return settings_.drop; }
+  const ResidualSettings<Scalar>& settings() const noexcept { return settings_; }
 
   /// See for_each_parameter.
   template <class Self, class Visit>
@@ -216,6 +211,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     visit_norm(self.norms_.in, "norm_in.");
     for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
     visit_norm(self.norms_.branch, "norm_branch.");
+    if (self.settings_.lambda.is_learned()) visit(prefix + "lambda", self.settings_.lambda.parameter());
     visit_norm(self.norms_.skip, "norm_skip.");
     visit_norm(self.norms_.trunk, "norm_trunk.");
   }
@@ -237,18 +233,15 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   using View = TensorView<const Scalar>;
   using MutableView = TensorView<Scalar>;
 
-  /// Of one call: inference takes N_in(x), F(x), N_skip(x) and the sum; backward df, da, and the gradient of the sum.
+  /// Of one call: inference takes N_in(x), F(x), N_skip(x) and the sum; backward df, da, the gradient of the sum, and
+  /// that of N_in(x).
   static constexpr std::size_t most_temporaries = 4;
 
-  static void require_finite(const char* name, double value) {
-    if (std::abs(value) <= std::numeric_limits<double>::max()) return;
-    raise_invalid_argument("Residual",
-                           std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
-  }
-  static void require_output(const View& x, const MutableView& y) {
+  void require_output(const View& x, const MutableView& y) const {
     require_same_shape("Residual::forward", "y", y.shape(), "x", x.shape());
     require_same_order("Residual::forward", "y", y, "x", x);
     require_no_overlap("Residual::forward", "y", y, "x", x);
+    settings_.lambda.require_fits("Residual::forward", x.shape());
   }
   static View require_returned(const View& f, const View& x) {
     require_same_shape("Residual", "what the sublayer returned", f.shape(), "what it was given", x.shape());
@@ -275,8 +268,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     memory.resize(static_cast<std::size_t>(like.size()));
     return {memory.data(), like.shape(), like.order()};
   }
-  static void copy(const View& from, const MutableView& to) {
-    detail::residual_add<Scalar>("Residual", 1, from, 0, {}, to);
+  static void scale(double factor, const View& from, const MutableView& to) {
+    detail::residual_add<Scalar>("Residual", factor, from, 0, {}, to);
   }
   /// Training, which may change a norm's running statistics, if there is a `saved`; a const norm has none.
   template <class AnyNorm>
@@ -288,34 +281,68 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     std::as_const(norm).forward_into(x, y, context);
   }
 
+  bool changes_input() const noexcept { return norms_.in || settings_.in_scale != 1; }
+
   View enter_view(const View& x, Saved& saved, const Context& context) {
-    if (!norms_.in) return x;
+    if (!changes_input()) return x;
     const MutableView entered = kept(saved.entered_, x);
-    norms_.in->forward_into(x, entered, saved.in_, context);
+    enter_into(*this, x, entered, &saved, context);
     return entered;
+  }
+  template <class Self>
+  static void enter_into(Self& self, const View& x, const MutableView& entered, Saved* saved, const Context& context) {
+    const double factor = self.settings_.in_scale;
+    if (self.norms_.in) apply(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
+    if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
+  }
+
+  /// Where F writes in training: what reads it again, or sums it up.
+  MutableView place_of_returned(const View& x, const MutableView& y, Saved& saved) const {
+    if (norms_.branch) return kept(saved.returned_, x);
+    if (settings_.lambda.is_learned()) return kept(saved.added_, x);
+    return norms_.trunk ? kept(saved.sum_, x) : y;
+  }
+
+  /// drop(N_branch(f)): f itself or, where it changes or is read again, at `place`.
+  template <class Self>
+  static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, const Context& context) {
+    if (auto& norm = self.norms_.branch) {
+      if (saved && f.data() != saved->returned_.data()) {
+        const MutableView returned = kept(saved->returned_, f);
+        scale(1, f, returned);
+        f = returned;
+      }
+      apply(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
+      f = place;
+    }
+    if (!saved) return f;
+    if constexpr (!std::is_const_v<Self>) {
+      if (auto& drop = self.settings_.drop) {
+        drop->forward_into(f, place, saved->drop_, context);
+        return place;
+      }
+    }
+    if (!self.settings_.lambda.is_learned() || f.data() == place.data()) return f;
+    scale(1, f, place);
+    return place;
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
   template <class Self>
-  static void leave_into(Self& self, const View& x, View f, const MutableView& y, Saved* saved, Scratch& scratch,
+  static void leave_into(Self& self, const View& x, const View& f, const MutableView& y, Saved* saved, Scratch& scratch,
                          const Context& context) {
     auto& norms = self.norms_;
+    const auto& settings = self.settings_;
     const MutableView sum = !norms.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
-    if (norms.branch) {
-      if (saved && f.data() != saved->returned_.data()) {
-        copy(f, kept(saved->returned_, x));
-        f = kept(saved->returned_, x);
-      }
-      apply(*norms.branch, f, sum, saved ? &saved->branch_ : nullptr, scratch.rest(context));
-      f = sum;
-    }
+    const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added_, x) : sum;
+    const View branch = branch_into(self, f, added, saved, scratch.rest(context));
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
       apply(*norms.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
       skip = normalized;
     }
-    detail::residual_add<Scalar>("Residual::leave", self.scales_.alpha, skip, self.scales_.lambda, f, sum);
+    detail::residual_add<Scalar>("Residual::leave", settings.alpha, skip, settings.lambda.factor(), branch, sum);
     if (norms.trunk) apply(*norms.trunk, sum, y, saved ? &saved->trunk_ : nullptr, scratch.rest(context));
   }
 
@@ -328,28 +355,36 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       dsum = place;
     }
     if (norms_.skip) {
-      detail::residual_add<Scalar>("Residual::backward", scales_.alpha, dsum, 0, {}, df);
+      scale(settings_.alpha, dsum, df);
       norms_.skip->backward_into(df, saved.skip_, dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
       const View before = dx.adds() ? View(dx.view()) : View();
-      detail::residual_add<Scalar>("Residual::backward", scales_.alpha, dsum, 1, before, dx.view());
+      detail::residual_add<Scalar>("Residual::backward", settings_.alpha, dsum, 1, before, dx.view());
     }
-    detail::residual_add<Scalar>("Residual::backward", scales_.lambda, dsum, 0, {}, df);
+    settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
+                                  scratch.rest(context));
+    detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
+    if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
   }
 
-  void enter_backward_into(const View& da, const Saved& saved, const TensorGradient<Scalar>& dx,
+  void enter_backward_into(View da, const Saved& saved, const TensorGradient<Scalar>& dx, Scratch& scratch,
                            const Context& context) {
     if (norms_.in) {
-      norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, context);
+      if (settings_.in_scale != 1) {
+        const MutableView scaled = temporary(scratch, da);
+        scale(settings_.in_scale, da, scaled);
+        da = scaled;
+      }
+      norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
-      detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), 1, da, dx.view());
+      detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), settings_.in_scale, da, dx.view());
     }
   }
 
   F sublayer_;
   ResidualNorms<N> norms_;
-  ResidualScales scales_;
+  ResidualSettings<Scalar> settings_;
 };
 
 }  // namespace EVENKEEL_ARCH
