@@ -24,6 +24,12 @@ struct ResidualNorms {
   std::optional<Norm> trunk = {};   ///< of the sum
 };
 
+namespace detail {
+struct SeesNothing {
+  void operator()(const auto&) const noexcept {}
+};
+}  // namespace detail
+
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
 ///   y = N_trunk(alpha * N_skip(x) + lambda * N_branch(F(N_in(x))))
@@ -96,8 +102,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     }
   }
 
-  template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+  /// Training; see_branch(view) is shown N_branch(F(N_in(x))) before it is multiplied by lambda and added.
+  template <Tensor X, Tensor Y, class SeeBranch = detail::SeesNothing>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {},
+                    const SeeBranch& see_branch = {}) {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y);
@@ -107,11 +115,11 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const MutableView returned = norms_.branch ? kept(saved.returned_, x) : norms_.trunk ? kept(saved.sum_, x) : y;
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
-      leave_into(*this, x, returned, y, &saved, scratch, context);
+      leave_into(*this, x, returned, y, &saved, scratch, context, see_branch);
     } else {
       const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
                                               context_of_sublayer(scratch, context));
-      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context);
+      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context, see_branch);
     }
     saved.x_ = x;
   }
@@ -296,9 +304,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
-  template <class Self>
+  template <class Self, class SeeBranch = detail::SeesNothing>
   static void leave_into(Self& self, const View& x, View f, const MutableView& y, Saved* saved, Scratch& scratch,
-                         const Context& context) {
+                         const Context& context, const SeeBranch& see_branch = {}) {
     auto& norms = self.norms_;
     const MutableView sum = !norms.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
     if (norms.branch) {
@@ -309,6 +317,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       apply(*norms.branch, f, sum, saved ? &saved->branch_ : nullptr, scratch.rest(context));
       f = sum;
     }
+    see_branch(f);
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
