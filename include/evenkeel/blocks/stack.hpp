@@ -128,7 +128,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     for (std::size_t i = blocks_.size(); i-- > 0;) {
       const MutableView next = streams[i % 2];
       backward_block<DY>(blocks_[i], dstream, saved.blocks_[i], next, inner);
-      observer.on_gradient(i, View(next), std::as_const(blocks_[i]));
+      observer.on_gradient(i, View(next), blocks_[i]);
       dstream = next;
     }
     if (!dx.is_wanted()) return;

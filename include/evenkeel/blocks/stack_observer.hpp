@@ -13,7 +13,7 @@ inline namespace EVENKEEL_ARCH {
 /// an observer and without, a stack computes the same bits.
 template <class O, class Block>
 concept StackObserver = requires(O& observer, std::size_t i, const TensorView<const typename Block::Scalar>& view,
-                                 const Block& block) {
+                                 Block& block) {
   // Forward, from the first block to the last: what block i is about to add, N_branch(F(N_in(x))), before its factor.
   observer.on_branch(i, view);
   // Then the stream that it leaves; the final norm of the stack comes after all of them.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -29,15 +29,17 @@ inline void require_share(const char* where, const char* name, double value) {
 
 /// What an optimizer keeps of each parameter of one model, in the order of for_each_parameter: some arrays of the
 /// parameter's size, zero at first, and the number of its updates.
-template <class Scalar, std::size_t Arrays>
+template <class Scalar>
 class OptimizerState {
  public:
   struct Entry {
     std::string path;
     Shape shape;
     std::int64_t steps = 0;
-    std::array<std::vector<Scalar>, Arrays> arrays = {};
+    std::vector<std::vector<Scalar>> arrays = {};
   };
+
+  explicit OptimizerState(std::size_t arrays) : arrays_(arrays) {}
 
   /// Calls update(values, gradient, entry) for each parameter that has a gradient, once all of them have been checked.
   template <class Model, class Update>
@@ -65,13 +67,13 @@ class OptimizerState {
       require_writable(where, path, parameter);
       if (&entries == &first) first.push_back({path, parameter.shape()});
       require_same(where, entries, i, path, parameter.shape());
-      if (parameter.has_gradient()) {
-        for (auto& array : entries[i].arrays) array.resize(static_cast<std::size_t>(parameter.size()));
+      auto& arrays = entries[i++].arrays;
+      while (parameter.has_gradient() && arrays.size() < arrays_) {
+        arrays.emplace_back(static_cast<std::size_t>(parameter.size()));
       }
-      ++i;
     });
     if (i < entries.size()) raise_other_parameter(where, i, "none", entry_text(entries[i].path, entries[i].shape));
-    entries_ = std::move(entries);
+    if (entries_.empty()) entries_ = std::move(first);
   }
 
   static void require_writable(const char* where, const std::string& path, const Parameter<Scalar>& parameter) {
@@ -95,6 +97,7 @@ class OptimizerState {
                                       " (as in the first step)");
   }
 
+  std::size_t arrays_;
   std::vector<Entry> entries_;
 };
 

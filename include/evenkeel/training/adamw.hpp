@@ -62,7 +62,7 @@ class AdamW {
   const AdamWSettings& settings() const noexcept { return settings_; }
 
  private:
-  using State = detail::OptimizerState<Scalar, 2>;
+  using State = detail::OptimizerState<Scalar>;
   using Entry = typename State::Entry;
 
   void update(double rate, std::span<Scalar> values, std::span<const Scalar> gradient, Entry& entry) const {
@@ -83,7 +83,7 @@ class AdamW {
   }
 
   AdamWSettings settings_;
-  State state_;
+  State state_{2};
 };
 
 }  // namespace EVENKEEL_ARCH

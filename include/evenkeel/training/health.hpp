@@ -51,7 +51,7 @@ class Health : public NoObserver {
     measure(stream, blocks_[i].stream_rms, blocks_[i].stream_mean);
   }
   template <class Scalar, class Block>
-  void on_gradient(std::size_t i, const TensorView<const Scalar>& dx, const Block& block) {
+  void on_gradient(std::size_t i, const TensorView<const Scalar>& dx, Block& block) {
     if (i >= blocks_.size()) blocks_.resize(i + 1);
     blocks_[i].input_gradient_norm = detail::euclidean_norm(numbers(dx));
     blocks_[i].parameter_gradient_norm = gradient_norm(block);

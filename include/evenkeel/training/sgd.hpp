@@ -31,7 +31,8 @@ class SGD {
   static_assert(std::is_floating_point_v<Scalar>, "evenkeel: an optimizer is of float or double parameters");
 
  public:
-  explicit SGD(const SGDSettings& settings = {}) : settings_(settings) {
+  explicit SGD(const SGDSettings& settings = {})
+      : settings_(settings), state_(settings.momentum == 0 ? 0 : 1) {
     detail::require_not_negative("SGD", "learning_rate", settings.learning_rate);
     detail::require_share("SGD", "momentum", settings.momentum);
     detail::require_not_negative("SGD", "weight_decay", settings.weight_decay);
@@ -45,30 +46,22 @@ class SGD {
   void step(Model& model, double rate_factor = 1) {
     detail::require_not_negative("SGD::step", "rate_factor", rate_factor);
     const double rate = settings_.learning_rate * rate_factor;
-    if (settings_.momentum == 0) {
-      plain_.update_each("SGD::step", model, [&](std::span<Scalar> values, std::span<const Scalar> gradient, auto&) {
-        update(values, gradient, rate, [](std::size_t, double d) { return d; });
-      });
-    } else {
-      with_velocity_.update_each(
-          "SGD::step", model, [&](std::span<Scalar> values, std::span<const Scalar> gradient, auto& entry) {
-            update(values, gradient, rate, [&, velocity = entry.arrays[0].data()](std::size_t i, double d) {
-              return accelerated(velocity[i], d);
-            });
-          });
-    }
+    state_.update_each("SGD::step", model, [&](std::span<Scalar> values, std::span<const Scalar> gradient,
+                                               Entry& entry) { update(rate, values, gradient, entry); });
   }
 
   const SGDSettings& settings() const noexcept { return settings_; }
 
  private:
-  template <class Direction>
-  void update(std::span<Scalar> values, std::span<const Scalar> gradient, double rate,
-              const Direction& direction) const {
+  using State = detail::OptimizerState<Scalar>;
+  using Entry = typename State::Entry;
+
+  void update(double rate, std::span<Scalar> values, std::span<const Scalar> gradient, Entry& entry) const {
+    Scalar* velocity = entry.arrays.empty() ? nullptr : entry.arrays[0].data();
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double w = static_cast<double>(values[i]);
       const double d = static_cast<double>(gradient[i]) + settings_.weight_decay * w;
-      values[i] = static_cast<Scalar>(w - rate * direction(i, d));
+      values[i] = static_cast<Scalar>(w - rate * (velocity ? accelerated(velocity[i], d) : d));
     }
   }
   double accelerated(Scalar& velocity, double d) const {
@@ -78,8 +71,7 @@ class SGD {
   }
 
   SGDSettings settings_;
-  detail::OptimizerState<Scalar, 0> plain_;
-  detail::OptimizerState<Scalar, 1> with_velocity_;
+  State state_;
 };
 
 }  // namespace EVENKEEL_ARCH
