@@ -57,7 +57,8 @@ TYPED_TEST_SUITE(AdamWOf, Scalars);
 TYPED_TEST(AdamWOf, TenStepsAreThoseOfLongDouble) {
   const std::size_t size = 21;
   for (const AdamWSettings& settings :
-       {AdamWSettings{}, AdamWSettings{.learning_rate = 0.1, .beta1 = 0.7, .beta2 = 0.9, .eps = 0.05, .weight_decay = 0.5},
+       {AdamWSettings{},
+        AdamWSettings{.learning_rate = 0.1, .beta1 = 0.7, .beta2 = 0.9, .eps = 0.05, .weight_decay = 0.5},
         AdamWSettings{.beta1 = 0, .beta2 = 0, .weight_decay = 0}}) {
     const auto start = normal_vector<TypeParam>(size, 1);
     AdamWOracle expected(settings, Reals(start.begin(), start.end()));
@@ -72,7 +73,7 @@ TYPED_TEST(AdamWOf, TenStepsAreThoseOfLongDouble) {
       expected.step(gradient, factor);
       EXPECT_EQ(model.gradient(0), gradient) << "is kept";
     }
-    EXPECT_TRUE(within_ulp(model.values(0), expected.w, 4)) << settings.learning_rate;  // measured: 1.3
+    EXPECT_TRUE(within_ulp(model.values(0), expected.w, 8)) << settings.learning_rate;  // measured: 3.7
   }
 }
 
@@ -92,8 +93,8 @@ TEST(AdamW, ThreeStepsAreThoseOfPyTorch) {
   const std::vector<double> defaults = {0.9995679534515004, -2.000106752022981, 0.4977972248131823};
   EXPECT_TRUE(within(train({}), defaults, 1e-15));
   const std::vector<double> others = {0.8259842614440932, -1.7494219415647363, 0.23142503228417083};
-  EXPECT_TRUE(within(
-      train({.learning_rate = 0.1, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.5}), others, 1e-15));
+  EXPECT_TRUE(within(train({.learning_rate = 0.1, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.5}),
+                     others, 1e-15));
 }
 
 /// m / (1 - beta1) = g and v / (1 - beta2) = g^2: without either correction of the bias the step would be another.

@@ -95,8 +95,8 @@ TYPED_TEST(GradientNorm, IsZeroWithoutGradients) {
 TYPED_TEST(GradientNorm, DoesNotOverflowOrVanish) {
   const bool is_float = sizeof(TypeParam) == sizeof(float);
   const auto large = static_cast<TypeParam>(is_float ? 1e30 : 1e300), small = 1 / large;
-  for (const TypeParam g : {large, small, std::numeric_limits<TypeParam>::max() / 8,
-                            std::numeric_limits<TypeParam>::denorm_min()}) {
+  for (const TypeParam g :
+       {large, small, std::numeric_limits<TypeParam>::max() / 8, std::numeric_limits<TypeParam>::denorm_min()}) {
     const auto model = model_of<TypeParam>({{3 * g, 0}, {}, {0, 4 * (g / 2), -4 * (g / 2)}});
     const double expected = static_cast<double>(exact_norm(model));
     EXPECT_NEAR(gradient_norm(model) / expected, 1, 4e-16) << g;
@@ -200,10 +200,9 @@ TEST(ClipGradientNorm, RefusesANormThatIsNegativeOrNaN) {
   auto model = model_of<float>({{3, 4}});
   EXPECT_EQ(error_text<std::invalid_argument>([&] { clip_gradient_norm(model, -0.5); }),
             "evenkeel::clip_gradient_norm: max_norm is -0.500000, expected a number of at least 0");
-  EXPECT_EQ(error_text<std::invalid_argument>([&] {
-              clip_gradient_norm(model, std::numeric_limits<double>::quiet_NaN());
-            }),
-            "evenkeel::clip_gradient_norm: max_norm is nan, expected a number of at least 0");
+  EXPECT_EQ(
+      error_text<std::invalid_argument>([&] { clip_gradient_norm(model, std::numeric_limits<double>::quiet_NaN()); }),
+      "evenkeel::clip_gradient_norm: max_norm is nan, expected a number of at least 0");
   EXPECT_EQ(model.gradient(0), (std::vector<float>{3, 4}));
 }
 

@@ -124,8 +124,9 @@ TYPED_TEST(AnyOptimizer, RefusesConstMemoryByName) {
     auto model = this->two();
     model.all[1].second = Parameter<float>::map(memory.data(), Shape{3});
     if (has_gradient) model.set_gradient(1, {1, 1, 1});
-    EXPECT_EQ(this->refused(optimizer, model), this->where + "second is mapped from const memory, expected writable "
-                                                             "memory (a copy of the model owns its values)");
+    EXPECT_EQ(this->refused(optimizer, model), this->where +
+                                                   "second is mapped from const memory, expected writable "
+                                                   "memory (a copy of the model owns its values)");
     Parameters<float> copy = model;
     optimizer.step(copy);
   }
@@ -141,14 +142,18 @@ TYPED_TEST(AnyOptimizer, RefusesAnotherModelThanBefore) {
   resized.all[1].second = Parameter<float>(Shape{3, 1});
   longer.add("third", {1});
   shorter.all.pop_back();
-  EXPECT_EQ(this->refused(optimizer, renamed), this->where + "parameter 1 is third of shape [3], expected second of "
-                                                             "shape [3] (as in the first step)");
-  EXPECT_EQ(this->refused(optimizer, resized), this->where + "parameter 1 is second of shape [3, 1], expected second "
-                                                             "of shape [3] (as in the first step)");
-  EXPECT_EQ(this->refused(optimizer, longer), this->where + "parameter 2 is third of shape [1], expected none (as in "
-                                                            "the first step)");
-  EXPECT_EQ(this->refused(optimizer, shorter), this->where + "parameter 1 is none, expected second of shape [3] (as in "
-                                                             "the first step)");
+  EXPECT_EQ(this->refused(optimizer, renamed), this->where +
+                                                   "parameter 1 is third of shape [3], expected second of "
+                                                   "shape [3] (as in the first step)");
+  EXPECT_EQ(this->refused(optimizer, resized), this->where +
+                                                   "parameter 1 is second of shape [3, 1], expected second "
+                                                   "of shape [3] (as in the first step)");
+  EXPECT_EQ(this->refused(optimizer, longer), this->where +
+                                                  "parameter 2 is third of shape [1], expected none (as in "
+                                                  "the first step)");
+  EXPECT_EQ(this->refused(optimizer, shorter), this->where +
+                                                   "parameter 1 is none, expected second of shape [3] (as in "
+                                                   "the first step)");
   const auto before = model.values(1);
   optimizer.step(model);
   EXPECT_NE(model.values(1), before) << "goes on";

@@ -72,7 +72,7 @@ TYPED_TEST(SGDOf, TenStepsAreThoseOfLongDouble) {
       expected.step(gradient, factor);
       EXPECT_EQ(model.gradient(0), gradient) << "is kept";
     }
-    EXPECT_TRUE(within_ulp(model.values(0), expected.w, 4)) << settings.momentum;  // measured: 1.3
+    EXPECT_TRUE(within_ulp(model.values(0), expected.w, 4)) << settings.momentum;  // measured: 2.1
   }
 }
 
@@ -91,8 +91,7 @@ TEST(SGD, ThreeStepsAreThoseOfPyTorch) {
   };
   using Values = std::vector<double>;
   EXPECT_TRUE(within(train({.learning_rate = 0.1}), Values{1.005, -2.13, 0.2001}, 1e-15));
-  EXPECT_TRUE(
-      within(train({.learning_rate = 0.1, .momentum = 0.9}), Values{1.0239, -2.1408, -0.3129}, 1e-15));
+  EXPECT_TRUE(within(train({.learning_rate = 0.1, .momentum = 0.9}), Values{1.0239, -2.1408, -0.3129}, 1e-15));
   EXPECT_TRUE(within(train({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
                      Values{1.018292789, -2.129615578, -0.3145629005}, 1e-15));
   EXPECT_TRUE(within(train({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}),

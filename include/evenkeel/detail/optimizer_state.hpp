@@ -17,8 +17,8 @@ namespace detail {
 /// Throws std::invalid_argument unless a setting of an optimizer is finite, and at least 0.
 inline void require_not_negative(const char* where, const char* name, double value) {
   if (value >= 0 && value <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(value) +
-                                    ", expected a finite number of at least 0");
+  raise_invalid_argument(
+      where, std::string(name) + " is " + std::to_string(value) + ", expected a finite number of at least 0");
 }
 /// The same of a setting that is the share of the past in a running average.
 inline void require_share(const char* where, const char* name, double value) {
@@ -78,8 +78,9 @@ class OptimizerState {
 
   static void require_writable(const char* where, const std::string& path, const Parameter<Scalar>& parameter) {
     if (parameter.is_writable()) return;
-    raise_invalid_argument(where, path + " is mapped from const memory, expected writable memory (a copy of the model "
-                                         "owns its values)");
+    raise_invalid_argument(where, path +
+                                      " is mapped from const memory, expected writable memory (a copy of the model "
+                                      "owns its values)");
   }
   static void require_same(const char* where, const std::vector<Entry>& entries, std::size_t i, const std::string& path,
                            const Shape& shape) {
@@ -93,8 +94,8 @@ class OptimizerState {
   }
   [[noreturn]] static void raise_other_parameter(const char* where, std::size_t i, const std::string& what,
                                                  const std::string& expected) {
-    raise_invalid_argument(where, "parameter " + std::to_string(i) + " is " + what + ", expected " + expected +
-                                      " (as in the first step)");
+    raise_invalid_argument(
+        where, "parameter " + std::to_string(i) + " is " + what + ", expected " + expected + " (as in the first step)");
   }
 
   std::size_t arrays_;

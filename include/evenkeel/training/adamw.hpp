@@ -55,8 +55,10 @@ class AdamW {
   void step(Model& model, double rate_factor = 1) {
     detail::require_not_negative("AdamW::step", "rate_factor", rate_factor);
     const double rate = settings_.learning_rate * rate_factor;
-    state_.update_each("AdamW::step", model, [&](std::span<Scalar> values, std::span<const Scalar> gradient,
-                                                 Entry& entry) { update(rate, values, gradient, entry); });
+    state_.update_each("AdamW::step", model,
+                       [&](std::span<Scalar> values, std::span<const Scalar> gradient, Entry& entry) {
+                         update(rate, values, gradient, entry);
+                       });
   }
 
   const AdamWSettings& settings() const noexcept { return settings_; }

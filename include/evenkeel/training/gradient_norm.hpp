@@ -36,7 +36,8 @@ double gradient_norm(Model& model) {
 ///
 /// Units     max_norm is in units of gradients.
 /// Errors    throws std::invalid_argument, before anything is written, if max_norm is negative or NaN.
-/// Source    Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063; agrees with torch.nn.utils.clip_grad_norm_ for finite norms.
+/// Source    Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063; agrees with torch.nn.utils.clip_grad_norm_ for finite
+/// norms.
 template <class Model>
 double clip_gradient_norm(Model& model, double max_norm) {
   if (!(max_norm >= 0)) {
@@ -49,8 +50,8 @@ double clip_gradient_norm(Model& model, double max_norm) {
   for_each_parameter(model, [&](const std::string&, auto& parameter) {
     for (auto& g : parameter.mutable_gradient()) {
       using Number = std::remove_reference_t<decltype(g)>;
-      g = kernels::from_compute<Number>(static_cast<kernels::Compute<Number>>(
-          factor * static_cast<double>(kernels::to_compute(g))));
+      g = kernels::from_compute<Number>(
+          static_cast<kernels::Compute<Number>>(factor * static_cast<double>(kernels::to_compute(g))));
     }
   });
   return norm;

@@ -31,8 +31,7 @@ class SGD {
   static_assert(std::is_floating_point_v<Scalar>, "evenkeel: an optimizer is of float or double parameters");
 
  public:
-  explicit SGD(const SGDSettings& settings = {})
-      : settings_(settings), state_(settings.momentum == 0 ? 0 : 1) {
+  explicit SGD(const SGDSettings& settings = {}) : settings_(settings), state_(settings.momentum == 0 ? 0 : 1) {
     detail::require_not_negative("SGD", "learning_rate", settings.learning_rate);
     detail::require_share("SGD", "momentum", settings.momentum);
     detail::require_not_negative("SGD", "weight_decay", settings.weight_decay);
@@ -46,8 +45,10 @@ class SGD {
   void step(Model& model, double rate_factor = 1) {
     detail::require_not_negative("SGD::step", "rate_factor", rate_factor);
     const double rate = settings_.learning_rate * rate_factor;
-    state_.update_each("SGD::step", model, [&](std::span<Scalar> values, std::span<const Scalar> gradient,
-                                               Entry& entry) { update(rate, values, gradient, entry); });
+    state_.update_each("SGD::step", model,
+                       [&](std::span<Scalar> values, std::span<const Scalar> gradient, Entry& entry) {
+                         update(rate, values, gradient, entry);
+                       });
   }
 
   const SGDSettings& settings() const noexcept { return settings_; }

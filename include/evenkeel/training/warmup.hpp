@@ -19,8 +19,8 @@ inline namespace EVENKEEL_ARCH {
 namespace detail {
 inline void require_steps(const char* where, const char* name, std::int64_t steps, std::int64_t least) {
   if (steps >= least) return;
-  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(steps) + ", expected at least " +
-                                    std::to_string(least));
+  raise_invalid_argument(
+      where, std::string(name) + " is " + std::to_string(steps) + ", expected at least " + std::to_string(least));
 }
 }  // namespace detail
 
@@ -30,7 +30,9 @@ inline void require_steps(const char* where, const char* name, std::int64_t step
 /// Source    Goyal et al. 2017, arXiv:1706.02677, section 2.2.
 class LinearWarmup {
  public:
-  explicit LinearWarmup(std::int64_t steps) : steps_(steps) { detail::require_steps("LinearWarmup", "steps", steps, 0); }
+  explicit LinearWarmup(std::int64_t steps) : steps_(steps) {
+    detail::require_steps("LinearWarmup", "steps", steps, 0);
+  }
 
   double factor(std::int64_t step) const {
     detail::require_steps("LinearWarmup::factor", "step", step, 1);
