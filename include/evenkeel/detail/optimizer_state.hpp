@@ -21,7 +21,7 @@ inline void require_not_negative(const char* where, const char* name, double val
       where, std::string(name) + " is " + std::to_string(value) + ", expected a finite number of at least 0");
 }
 /// The same of a setting that is the share of the past in a running average.
-inline void require_share(const char* where, const char* name, double value) {
+inline void require_share_of_past(const char* where, const char* name, double value) {
   if (value >= 0 && value < 1) return;
   raise_invalid_argument(where,
                          std::string(name) + " is " + std::to_string(value) + ", expected at least 0 and below 1");

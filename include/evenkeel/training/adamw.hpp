@@ -44,8 +44,8 @@ class AdamW {
  public:
   explicit AdamW(const AdamWSettings& settings = {}) : settings_(settings) {
     detail::require_not_negative("AdamW", "learning_rate", settings.learning_rate);
-    detail::require_share("AdamW", "beta1", settings.beta1);
-    detail::require_share("AdamW", "beta2", settings.beta2);
+    detail::require_share_of_past("AdamW", "beta1", settings.beta1);
+    detail::require_share_of_past("AdamW", "beta2", settings.beta2);
     detail::require_not_negative("AdamW", "eps", settings.eps);
     detail::require_not_negative("AdamW", "weight_decay", settings.weight_decay);
   }

@@ -33,7 +33,7 @@ class SGD {
  public:
   explicit SGD(const SGDSettings& settings = {}) : settings_(settings), state_(settings.momentum == 0 ? 0 : 1) {
     detail::require_not_negative("SGD", "learning_rate", settings.learning_rate);
-    detail::require_share("SGD", "momentum", settings.momentum);
+    detail::require_share_of_past("SGD", "momentum", settings.momentum);
     detail::require_not_negative("SGD", "weight_decay", settings.weight_decay);
     if (settings.nesterov && settings.momentum == 0) {
       raise_invalid_argument("SGD", "momentum is 0, expected more with nesterov");
