@@ -13,6 +13,12 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+namespace detail {
+struct SeesNothing {
+  void operator()(const auto&) const noexcept {}
+};
+}  // namespace detail
+
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
 ///   y = N_trunk(alpha * N_skip(x) + lambda * drop(N_branch(F(in_scale * N_in(x)))))
@@ -89,8 +95,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     }
   }
 
-  template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+  /// Training; see_branch(view) is shown N_branch(F(N_in(x))) before it is multiplied by lambda and added.
+  template <Tensor X, Tensor Y, class SeeBranch = detail::SeesNothing>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {},
+                    const SeeBranch& see_branch = {}) {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y);
@@ -100,11 +108,11 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const MutableView returned = place_of_returned(x, y, saved);
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
-      leave_into(*this, x, returned, y, &saved, scratch, context);
+      leave_into(*this, x, returned, y, &saved, scratch, context, see_branch);
     } else {
       const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
                                               context_of_sublayer(scratch, context));
-      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context);
+      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context, see_branch);
     }
     saved.x_ = x;
   }
@@ -328,14 +336,15 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
-  template <class Self>
+  template <class Self, class SeeBranch = detail::SeesNothing>
   static void leave_into(Self& self, const View& x, const View& f, const MutableView& y, Saved* saved, Scratch& scratch,
-                         const Context& context) {
+                         const Context& context, const SeeBranch& see_branch = {}) {
     auto& norms = self.norms_;
     const auto& settings = self.settings_;
     const MutableView sum = !norms.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
     const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added_, x) : sum;
     const View branch = branch_into(self, f, added, saved, scratch.rest(context));
+    see_branch(branch);
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
