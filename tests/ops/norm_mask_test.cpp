@@ -187,7 +187,7 @@ TYPED_TEST(NormMask, GradientsAreAddedToWhereRowsAreValid) {
       const auto expect_sum = [](const std::vector<S>& sum, const std::vector<S>& part) {
         Reals expected = oracle::widen(part);
         for (long double& value : expected) value += 2;
-        EXPECT_TRUE(within_ulp(sum, expected, 8));  // measured: 3.1
+        EXPECT_TRUE(within_ulp(sum, expected, 8));  // of a rounding for each run; measured: 4.0
       };
       expect_sum(added.dx, alone.dx);
       expect_sum(added.dgamma, alone.dgamma);
