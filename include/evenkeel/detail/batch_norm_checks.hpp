@@ -64,6 +64,17 @@ void require_running(const char* where, const RunningStatistics<Scalar>& running
   require_variances(where, running.var);
 }
 
+/// Throws unless batches are counted where their number is needed, and the count can be one.
+template <class Scalar>
+void require_counter(const char* where, const RunningUpdate<Scalar>& update) {
+  if (update.batches == nullptr && update.average.is_cumulative()) {
+    raise_invalid_argument(where, "a cumulative average has no batches, expected a counter of them");
+  }
+  if (update.batches != nullptr && *update.batches < 0) {
+    raise_invalid_argument(where, "batches is " + std::to_string(*update.batches) + ", expected at least 0");
+  }
+}
+
 /// Throws unless running statistics can be updated.
 template <class Scalar>
 void require_update(const char* where, const RunningUpdate<Scalar>& update, const TensorView<const Scalar>& x,
@@ -76,12 +87,7 @@ void require_update(const char* where, const RunningUpdate<Scalar>& update, cons
     require_no_overlap(where, name, view->view(), "gamma", o.gamma.view());
     require_no_overlap(where, name, view->view(), "beta", o.beta.view());
   }
-  if (update.batches == nullptr && update.average.is_cumulative()) {
-    raise_invalid_argument(where, "a cumulative average has no batches, expected a counter of them");
-  }
-  if (update.batches != nullptr && *update.batches < 0) {
-    raise_invalid_argument(where, "batches is " + std::to_string(*update.batches) + ", expected at least 0");
-  }
+  require_counter(where, update);
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same channel axis.

@@ -75,7 +75,7 @@ void normalize_positions(const TensorView<const Scalar>& x, const TensorView<Sca
   if (valid.count == axes.values_per_channel()) return normalize_channels(x.data(), y.data(), axes, o, saved);
   const Images<Scalar> to(y, channel_axis);
   if (valid.count > 0) normalize_valid(Images<const Scalar>(x, channel_axis), to, valid, o, saved, scratch);
-  write_zeros_where_masked(to, valid);
+  if (y.data()) write_zeros_where_masked(to, valid);
 }
 
 template <class Scalar>
@@ -94,6 +94,24 @@ void batch_norm_training(const char* where, const TensorView<const Scalar>& x, c
   if (x.size() == 0) return;
   normalize_positions(x, y, axes, valid, o, channel_axis, &saved, scratch);
   if (valid.count > 0) update_running(update, saved, valid.count);
+}
+
+/// The statistics of a batch alone, as a training forward saves them. Returns the values of each channel.
+template <class Scalar>
+Index measure_channels(const char* where, const TensorView<const Scalar>& x, const BatchNormOptions<Scalar>& o,
+                       BatchNormStatistics<Scalar>& saved, const Context& context) {
+  require_float_or_double<Scalar>();
+  BatchNormAxes axes;
+  axes.x = axes.y = channel_axes(where, "x", x, o.channel_axis);
+  align({&axes.x, &axes.y});
+  const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
+  const PositionMask mask(where, o.mask, x, channel_axis, 1);
+  Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 1));
+  const ValidPositions valid = valid_positions(mask, axes.values_per_channel(), scratch);
+  reset(saved, x.shape(), channel_axis, axes.channels(), true, valid.count == 0);
+  const TensorView<Scalar> no_y(nullptr, x.shape(), x.strides(), x.order());
+  if (x.size() > 0) normalize_positions(x, no_y, axes, valid, o, channel_axis, &saved, scratch);
+  return valid.count;
 }
 
 /// Normalizes with the statistics of the batch, and keeps nothing.

@@ -57,7 +57,7 @@ void set_dense(Args& args, Index channels, Index positions) noexcept {
   args.x_group_stride = positions, args.parameter_group_step = 1;
 }
 
-/// Forward with the statistics of the valid positions.
+/// Forward with the statistics of the valid positions; without y where that has no data.
 template <class Scalar>
 void normalize_valid(const Images<const Scalar>& x, const Images<Scalar>& y, const ValidPositions& valid,
                      const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved, Scratch& scratch) {
@@ -70,7 +70,7 @@ void normalize_valid(const Images<const Scalar>& x, const Images<Scalar>& y, con
     move_to_channel(first, {&args.gamma, &args.beta});
     move_to_channel(first, {&args.mean, &args.mean_rest, &args.rstd, &args.var});
     kernels::segment_norm_forward<native>(args);
-    scatter_valid(y.channel_range(first, count), valid, dense);
+    if (y.data()) scatter_valid(y.channel_range(first, count), valid, dense);
   });
 }
 
