@@ -302,9 +302,77 @@ TYPED_TEST_P(Norm16, AgreesWithPyTorch) {
   EXPECT_EQ(cases, 2);
 }
 
+/// y of a forward in dense memory.
+template <class C, class X = typename C::Scalar, class P = typename C::Parameter>
+std::vector<X> forward_16(const Data16<X, P>& d, const OpOptions<X>& options, StorageOrder order, Index step = 1) {
+  std::vector<X> x(d.x.size() * static_cast<std::size_t>(step)), y(x.size());
+  const Shape shape{d.rows, d.features};
+  auto strides = TensorView<X>(nullptr, shape, order).strides();
+  for (Index& stride : strides) stride *= step;
+  const auto offset = [&](std::size_t i) {
+    const auto at = static_cast<Index>(i);
+    return static_cast<std::size_t>(at / d.features * strides[0] + at % d.features * strides[1]);
+  };
+  for (std::size_t i = 0; i < d.x.size(); ++i) x[offset(i)] = d.x[i];
+  C::Op::into(TensorView<const X>(x.data(), shape, strides, order), TensorView<X>(y.data(), shape, strides, order),
+              options);
+  std::vector<X> values;
+  for (std::size_t i = 0; i < d.x.size(); ++i) values.push_back(y[offset(i)]);
+  return values;
+}
+
+/// Llama's order, bit for bit: x_hat as it is stored, times gamma, plus beta, rounded again. In rows, lanes, rows that
+/// are gathered, and beside masked rows.
+TYPED_TEST_P(Norm16, RoundedBeforeGammaIsRoundedTwice) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  for (const int given : {0, 1, 2, 3}) {
+    const auto d = random_16<X, P>(5, 77, 0.5, 2, given & 1, given & 2);
+    const std::vector<std::uint8_t> mask = {1, 1, 0, 1, 0};
+    for (const auto& [order, step] : {std::pair{StorageOrder::row_major, 1}, {StorageOrder::column_major, 1},
+                                      {StorageOrder::row_major, 2}}) {
+      OpOptions<X> options{.eps = d.eps, .mask = mask};
+      const auto x_hat = forward_16<TypeParam>(d, options, order, step);
+      if (given & 1) options.gamma = d.gamma;
+      if ((given & 2) && is_centred<typename TypeParam::Op>) options.beta = d.beta;
+      options.rounding = evenkeel::Rounding::before_gamma;
+      const auto y = forward_16<TypeParam>(d, options, order, step);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const double gamma = (given & 1) ? static_cast<float>(d.gamma[i % 77]) : 1;
+        const double beta = options.beta.is_given() ? static_cast<float>(d.beta[i % 77]) : 0;
+        const X expected(mask[i / 77] ? static_cast<float>(static_cast<float>(x_hat[i]) * gamma + beta) : 0.f);
+        EXPECT_EQ(static_cast<float>(y[i]), static_cast<float>(expected)) << given << ", element " << i;
+      }
+    }
+  }
+}
+
+/// Each valid row is a call of the kernel: sums in between are not rounded to 16 bits, where they would stop growing.
+TYPED_TEST_P(Norm16, ParameterGradientsOfManyRunsAreRoundedOnce) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  using Op = typename TypeParam::Op;
+  const Index rows = 4096;
+  std::vector<X> x(static_cast<std::size_t>(rows * 4)), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = X(i % 2 ? 1.0f : -1.0f);
+  std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < mask.size(); i += 2) mask[i] = 1;
+  const auto expect_count = [&](const TensorView<const X>& view, const evenkeel::MaskView& flags, float count) {
+    NormStatistics<X> saved;
+    Op::into(view, TensorView<X>(y.data(), view.shape(), view.strides(), view.order()), saved, {.mask = flags});
+    std::vector<P> dgamma(static_cast<std::size_t>(view.shape()[1]));
+    Op::backward(view, view, saved, {.mask = flags}, {.dgamma = dgamma});
+    for (const P& value : dgamma) EXPECT_NEAR(static_cast<float>(value), count, 0.1);
+  };
+  expect_count(TensorView<const X>(x.data(), {rows, 4}), mask, 2048);
+  expect_count(TensorView<const X>(x.data(), {rows, 2}, {4, 3}, StorageOrder::row_major), {}, 4096);  // gathered
+  expect_count(TensorView<const X>(x.data(), {rows, 2}, {4, 3}, StorageOrder::row_major), mask, 2048);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(Norm16, EveryCombinationOfParametersIsRoundedOnce, RowsOfAnyMeanAndSpreadAreRoundedOnce,
                             LongRowsAndManyRowsAreRoundedOnce, ParameterGradientsAreSummedInFloatOrWider,
                             GradientsAreAddedToWhatIsThere, NaNAndInfinityStayInTheirRow, LargeAndTinyRows,
-                            AgreesWithPyTorch);
+                            AgreesWithPyTorch, RoundedBeforeGammaIsRoundedTwice,
+                            ParameterGradientsOfManyRunsAreRoundedOnce);
 
 }  // namespace evenkeel_test
