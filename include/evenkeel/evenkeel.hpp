@@ -29,5 +29,7 @@
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "evenkeel/sublayers/fold_batch_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "evenkeel/sublayers/initialization.hpp"
 #include "evenkeel/sublayers/linear.hpp"
+#include "evenkeel/sublayers/transformer_initialization.hpp"
 #include "evenkeel/version.hpp"
