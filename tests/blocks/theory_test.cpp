@@ -212,7 +212,7 @@ TEST(Theory, StreamOfPreNormGrowsWithDepthBetweenItsBounds) {
   EXPECT_TRUE(agrees(stream(transformer(layers), 1, 2 * layers), 1 + 3 * layers / 2.0, 0.05));  // 12.9 +- 0.6
   for (const int l : {1, 4, layers}) {
     const double size = stream(transformer(layers), 8, static_cast<std::size_t>(2 * l)).mean;
-    EXPECT_GT(size, 1 + l / 2.0) << l;  // measured: 1.64, 4.28, 8.75
+    EXPECT_GT(size, 1 + l / 2.0) << l;  // measured: 1.63, 4.34, 8.75
     EXPECT_LT(size, 1 + 3 * l / 2.0) << l;
   }
 }
@@ -236,8 +236,8 @@ TEST(Theory, LastGradientOfPostNormDoesNotDependOnDepth) {
 }
 
 // Theorem 1. The final norm divides by the size of the stream: the root of (1 + L/2) d, or with attention to one token
-// (1 + 3L/2) d. Both squares are near 4 for 4 times the depth;
-// measured: 3.60 +- 0.25 (3.4), and 3.40 +- 0.34 (3.7).
+// (1 + 3L/2) d. Both squares are near 4 for 4 times the depth; measured:
+// 3.60 +- 0.25, expected 3.4, and 3.40 +- 0.34, expected 3.7.
 TEST(Theory, LastGradientOfPreNormFallsAsTheRootOfDepth) {
   const auto change = [](const auto& shallow, const auto& deep, Index tokens) {
     return ratio(last_gradient(pre_norm, shallow, tokens), last_gradient(pre_norm, deep, tokens));
@@ -247,17 +247,14 @@ TEST(Theory, LastGradientOfPreNormFallsAsTheRootOfDepth) {
 }
 
 // The gradient is divided by the size of the sum, sqrt(3/2), in the norm of each feed-forward block, which is where
-// (2/3)^((L - l) / 2) comes from. That is what is left of dy on the skip path alone, here its projection on dy after 8
-// blocks, of d features less the two that each norm takes out (measured: 0.193).
+// (2/3)^((L - l) / 2) comes from. That is what is left of dy on the skip path alone: its projection on dy, since all
+// that has passed a branch is independent of dy.
 TEST(Theory, WhatTheSkipPathOfPostNormLeavesOfAGradientFallsExponentially) {
-  const auto left = [](int layers) {
-    return sample([=](std::uint64_t seed) {
-      const Network network = post_norm(feed_forwards(layers), 32, seed);
-      return (network.dx().array() * network.dy().array()).sum() / network.dy().squaredNorm();
-    });
-  };
-  const Sample at_8 = left(8);
-  EXPECT_NEAR(at_8.mean, std::pow(2.0 / 3, 8 / 2.0), 4.5 * at_8.error + 0.02);
+  const Sample at_8 = sample([](std::uint64_t seed) {
+    const Network network = post_norm(feed_forwards(8), 32, seed);
+    return network.dx().cwiseProduct(network.dy()).sum() / network.dy().squaredNorm();
+  });
+  EXPECT_NEAR(at_8.mean, std::pow(2.0 / 3, 8 / 2.0), 4.5 * at_8.error);  // 0.1975; measured: 0.198 +- 0.006
   EXPECT_LT(at_8.error, 0.01);
 }
 
@@ -286,7 +283,8 @@ class Maps {
   static Matrix dx_of(double alpha, int depth, std::uint64_t seed) {
     using MapBlock = evenkeel::Residual<Norm, Linear<double>>;
     std::vector<MapBlock> blocks;
-    for (int i = 0; i < depth; ++i) blocks.push_back(MapBlock(orthogonal(seed, std::to_string(i)), {}, {.alpha = alpha}));
+    for (int i = 0; i < depth; ++i)
+      blocks.push_back(MapBlock(orthogonal(seed, std::to_string(i)), {}, {.alpha = alpha}));
     evenkeel::Stack<Norm, Linear<double>> stack(std::move(blocks));
     decltype(stack)::Saved saved;
     const Matrix x = random_matrix(4, seed, "x");
@@ -317,7 +315,7 @@ TEST(Theory, WithAResidualTheGradientDoesNotDecay) {
   const Sample growth = sample([](std::uint64_t seed) {
     return std::log(Maps::dx_of(1, 10, seed).norm() / random_matrix(4, seed, "dy").norm());
   });
-  EXPECT_TRUE(agrees(growth, 10 * std::log(1 + Maps::sigma * Maps::sigma) / 2, 0.02));
+  EXPECT_TRUE(agrees(growth, 10 * std::log(1 + Maps::sigma * Maps::sigma) / 2, 0.02));  // 2.47; measured: 2.45 +- 0.02
 }
 
 }  // namespace

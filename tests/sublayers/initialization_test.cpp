@@ -12,6 +12,7 @@
 #include "core/error_text.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
+#include "evenkeel/sublayers/feed_forward.hpp"
 #include "evenkeel/sublayers/transformer_initialization.hpp"
 #include "support/random.hpp"
 
@@ -159,27 +160,65 @@ TEST(Initialization, WithAZeroLastProjectionABlockStartsAsTheIdentity) {
   EXPECT_EQ(block.forward(Row(x)), Row(x));
 }
 
+/// The projections of attention, or of a gated feed-forward network, under the names of the library's.
+struct Attention {
+  Linear<double> query_{6, 8}, key_{6, 4}, value_{6, 4}, out_{8, 6};
+  Linear<double>& query() { return query_; }
+  Linear<double>& key() { return key_; }
+  Linear<double>& value() { return value_; }
+  Linear<double>& out() { return out_; }
+};
+struct Gated {
+  Linear<double> gate_{6, 10}, up_{6, 10}, down_{10, 6};
+  Linear<double>& gate() { return gate_; }
+  Linear<double>& up() { return up_; }
+  Linear<double>& down() { return down_; }
+};
+
+/// Whether the weight is N(0, std^2) with the key of this path.
+testing::AssertionResult is_normal(const Linear<double>& linear, const std::string& path, double std) {
+  Parameter<double> expected(linear.weight().shape());
+  init_normal(expected, random_key(5, path), std);
+  for (Index i = 0; i < expected.size(); ++i) {
+    const double off = std::abs(linear.weight().data()[i] - expected.data()[i]);
+    if (!(off <= 1e-15)) return testing::AssertionFailure() << path << "[" << i << "] is off by " << off;
+  }
+  return testing::AssertionSuccess();
+}
+
 TEST(TransformerInitialization, OfGpt2MakesTheLastProjectionSmaller) {
   EXPECT_EQ(residual_projection_std(8, 0.02), 0.005);
   FeedForward<double> feed_forward(6, 10);
   init_gpt2(feed_forward, 5, "blocks.1.", 8);
-  Parameter<double> up(Shape{10, 6}), down(Shape{6, 10});
-  init_normal(up, random_key(5, "blocks.1.up.weight"), 0.02);
-  init_normal(down, random_key(5, "blocks.1.down.weight"), 0.005);
-  EXPECT_EQ(values(feed_forward.up().weight()), values(up));
-  EXPECT_EQ(values(feed_forward.down().weight()), values(down));
+  EXPECT_TRUE(is_normal(feed_forward.up(), "blocks.1.up.weight", 0.02));
+  EXPECT_TRUE(is_normal(feed_forward.down(), "blocks.1.down.weight", 0.005));
+  Attention attention;
+  init_gpt2(attention, 5, "a.", 2, 0.04);
+  EXPECT_TRUE(is_normal(attention.query(), "a.query.weight", 0.04));
+  EXPECT_TRUE(is_normal(attention.key(), "a.key.weight", 0.04));
+  EXPECT_TRUE(is_normal(attention.value(), "a.value.weight", 0.04));
+  EXPECT_TRUE(is_normal(attention.out(), "a.out.weight", 0.02));
   EXPECT_EQ(error_text<std::invalid_argument>([] { residual_projection_std(0); }),
             "evenkeel::residual_projection_std: layers is 0, expected at least 1");
 }
 
-TEST(TransformerInitialization, OfDeepNormScalesBothProjectionsOfAFeedForward) {
+// B94.
+TEST(TransformerInitialization, OfDeepNormScalesAllButQueriesAndKeys) {
   FeedForward<double> feed_forward(6, 10);
   init_deepnorm(feed_forward, 5, "f.", 0.25);
-  Parameter<double> up(Shape{10, 6}), down(Shape{6, 10});
-  init_normal(up, random_key(5, "f.up.weight"), 0.25 * std::sqrt(2.0 / 16));
-  init_normal(down, random_key(5, "f.down.weight"), 0.25 * std::sqrt(2.0 / 16));
-  EXPECT_EQ(values(feed_forward.up().weight()), values(up));
-  EXPECT_EQ(values(feed_forward.down().weight()), values(down));
+  EXPECT_TRUE(is_normal(feed_forward.up(), "f.up.weight", 0.25 * std::sqrt(2.0 / 16)));
+  EXPECT_TRUE(is_normal(feed_forward.down(), "f.down.weight", 0.25 * std::sqrt(2.0 / 16)));
+  Gated gated;
+  init_deepnorm(gated, 5, "g.", 0.25);
+  EXPECT_TRUE(is_normal(gated.gate(), "g.gate.weight", 0.25 * std::sqrt(2.0 / 16)));
+  EXPECT_TRUE(is_normal(gated.up(), "g.up.weight", 0.25 * std::sqrt(2.0 / 16)));
+  EXPECT_TRUE(is_normal(gated.down(), "g.down.weight", 0.25 * std::sqrt(2.0 / 16)));
+  Attention attention;
+  init_deepnorm(attention, 5, "a.", 0.25);
+  EXPECT_TRUE(is_normal(attention.query(), "a.query.weight", std::sqrt(2.0 / 14)));
+  EXPECT_TRUE(is_normal(attention.key(), "a.key.weight", std::sqrt(2.0 / 10)));
+  EXPECT_TRUE(is_normal(attention.value(), "a.value.weight", 0.25 * std::sqrt(2.0 / 10)));
+  EXPECT_TRUE(is_normal(attention.out(), "a.out.weight", 0.25 * std::sqrt(2.0 / 14)));
 }
 
 // B94. 8 rows of queries and 4 of keys and of values each, as of grouped heads: every part with its own fan_out.
@@ -225,6 +264,9 @@ TEST(Initialization, SaysWhatDoesNotFit) {
   EXPECT_EQ(text([&] { init_kaiming_uniform(weight, {1}, nan); }),
             "evenkeel::init_kaiming_uniform: gain is " + expected);
   EXPECT_EQ(values(weight), std::vector<float>(24, 99));
+  Attention attention;
+  EXPECT_EQ(text([&] { init_deepnorm(attention, 1, "", nan); }), "evenkeel::init_deepnorm: init_gain is " + expected);
+  EXPECT_EQ(values(attention.query().weight()), std::vector<double>(48, 0));
   const float fixed[4] = {};
   auto mapped = Parameter<float>::map(&fixed[0], Shape{2, 2});
   EXPECT_EQ(error_text<std::logic_error>([&] { init_zero(mapped); }),

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "evenkeel/sublayers/feed_forward.hpp"
 #include "evenkeel/sublayers/initialization.hpp"
 
 /// How the sublayers of published transformers start. Keys are random_key(seed, path of the parameter), with the paths
@@ -24,22 +23,62 @@ inline double residual_projection_std(int layers, double std = 0.02) {
   return std / std::sqrt(2.0 * layers);
 }
 
-/// As GPT-2: `up` is N(0, std^2), `down`, which ends the branch, N(0, std^2 / (2 * layers)).
-template <class Scalar>
-void init_gpt2(FeedForward<Scalar>& feed_forward, std::uint64_t seed, const std::string& path, int layers,
-               double std = 0.02) {
-  const double last_std = residual_projection_std(layers, std);
-  init_normal(feed_forward.up(), random_key(seed, path + "up.weight"), std);
-  init_normal(feed_forward.down(), random_key(seed, path + "down.weight"), last_std);
+/// A sublayer with the projections of attention: SelfAttention, or a class of yours.
+template <class F>
+concept AttentionProjections = requires(F& f) {
+  f.query().weight(), f.key().weight(), f.value().weight(), f.out().weight();
+};
+/// A sublayer with the projections of a feed-forward network, and a `gate` beside `up` or none.
+template <class F>
+concept FeedForwardProjections = requires(F& f) {
+  f.up().weight(), f.down().weight();
+};
+template <class F>
+concept TransformerProjections = AttentionProjections<F> || FeedForwardProjections<F>;
+
+namespace detail {
+
+/// What a projection's output meets: the scores of attention, the inside of the branch, or the residual sum.
+enum class ProjectionTarget { scores, branch, sum };
+
+/// Calls visit(linear, its name in paths, target) for each projection.
+template <TransformerProjections F, class Visit>
+void for_each_projection(F& f, const Visit& visit) {
+  if constexpr (AttentionProjections<F>) {
+    visit(f.query(), "query.", ProjectionTarget::scores);
+    visit(f.key(), "key.", ProjectionTarget::scores);
+    visit(f.value(), "value.", ProjectionTarget::branch);
+    visit(f.out(), "out.", ProjectionTarget::sum);
+  } else {
+    if constexpr (requires { f.gate().weight(); }) visit(f.gate(), "gate.", ProjectionTarget::branch);
+    visit(f.up(), "up.", ProjectionTarget::branch);
+    visit(f.down(), "down.", ProjectionTarget::sum);
+  }
 }
 
-/// As DeepNorm asks for: both projections xavier_normal with `init_gain`, of deepnorm_scales.
+}  // namespace detail
+
+/// As GPT-2: weights N(0, std^2), and N(0, std^2 / (2 * layers)) of the projection that ends the branch.
+template <TransformerProjections F>
+void init_gpt2(F& sublayer, std::uint64_t seed, const std::string& path, int layers, double std = 0.02) {
+  const double last_std = residual_projection_std(layers, std);
+  detail::for_each_projection(sublayer, [&](auto& linear, const char* name, detail::ProjectionTarget target) {
+    init_normal(linear, random_key(seed, path + name + "weight"),
+                target == detail::ProjectionTarget::sum ? last_std : std);
+  });
+}
+
+/// As DeepNorm asks for: xavier_normal, with `init_gain` (of deepnorm_scales) for the projections of feed-forward
+/// networks, of values and of the output of attention, and gain 1 for queries and keys.
 ///
 /// Source    Wang et al. 2022, DeepNet, arXiv:2203.00555, figure 2.
-template <class Scalar>
-void init_deepnorm(FeedForward<Scalar>& feed_forward, std::uint64_t seed, const std::string& path, double init_gain) {
-  init_xavier_normal(feed_forward.up(), random_key(seed, path + "up.weight"), init_gain);
-  init_xavier_normal(feed_forward.down(), random_key(seed, path + "down.weight"), init_gain);
+template <TransformerProjections F>
+void init_deepnorm(F& sublayer, std::uint64_t seed, const std::string& path, double init_gain) {
+  detail::require_init_scale("init_deepnorm", "init_gain", init_gain);
+  detail::for_each_projection(sublayer, [&](auto& linear, const char* name, detail::ProjectionTarget target) {
+    init_xavier_normal(linear, random_key(seed, path + name + "weight"),
+                       target == detail::ProjectionTarget::scores ? 1 : init_gain);
+  });
 }
 
 /// As DeepNorm asks for, of a projection whose rows are queries, keys and values, in this order: xavier_normal of each
