@@ -11,23 +11,7 @@
 #include "evenkeel/ops/layer_norm.hpp"
 #include "evenkeel/ops/rms_norm.hpp"
 #include "kernels/kernel_test.hpp"
-
-// What holds all of the kernels is compiled once, in op_test.cpp.
-#define EVENKEEL_TEST_NORM(prefix, Row, S)                                                                       \
-  prefix template void evenkeel::detail::normalize<evenkeel::kernels::Row, S>(                                   \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<S>&,                         \
-      const evenkeel::detail::RowNormOptions<S>&, evenkeel::NormStatistics<S>*, const evenkeel::Context&);       \
-  prefix template void evenkeel::detail::normalize_backward<evenkeel::kernels::Row, S>(                          \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                   \
-      const evenkeel::NormStatistics<S>&, const evenkeel::detail::RowNormOptions<S>&,                            \
-      const evenkeel::detail::RowNormGradients<S>&, const evenkeel::Context&);
-#define EVENKEEL_TEST_NORMS(prefix)               \
-  EVENKEEL_TEST_NORM(prefix, LayerNormRow, float)  \
-  EVENKEEL_TEST_NORM(prefix, LayerNormRow, double) \
-  EVENKEEL_TEST_NORM(prefix, RMSNormRow, float)    \
-  EVENKEEL_TEST_NORM(prefix, RMSNormRow, double)
-
-EVENKEEL_TEST_NORMS(extern)
+#include "support/compiled_norms.hpp"
 
 namespace evenkeel_test {
 
