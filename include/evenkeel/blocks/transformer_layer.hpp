@@ -51,5 +51,14 @@ class TransformerLayer : public Stack<N, TransformerSublayer<typename N::Scalar>
   }
 };
 
+/// `count` layers with the parameters of one, each with a copy of them.
+///
+/// Errors    throws std::invalid_argument for a count below 1.
+template <Norm N>
+std::vector<TransformerLayer<N>> repeated(const TransformerLayer<N>& layer, Index count) {
+  if (count < 1) raise_invalid_argument("repeated", std::to_string(count) + " layers, expected at least 1");
+  return std::vector<TransformerLayer<N>>(static_cast<std::size_t>(count), layer);
+}
+
 }  // namespace EVENKEEL_ARCH
 }  // namespace evenkeel

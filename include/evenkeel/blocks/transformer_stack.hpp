@@ -27,12 +27,11 @@ class TransformerStack : public Stack<N, TransformerSublayer<typename N::Scalar>
   using Base = Stack<N, TransformerSublayer<typename N::Scalar>>;
 
  public:
-  using Layer = TransformerLayer<N>;
   using Block = TransformerBlock<N>;
 
-  explicit TransformerStack(std::vector<Layer> layers) : Base(blocks_of(std::move(layers))) {}
+  explicit TransformerStack(std::vector<TransformerLayer<N>> layers) : Base(blocks_of(std::move(layers))) {}
   /// With this final norm, or with none.
-  TransformerStack(std::vector<Layer> layers, std::optional<N> final_norm)
+  TransformerStack(std::vector<TransformerLayer<N>> layers, std::optional<N> final_norm)
       : Base(blocks_of(std::move(layers)), std::move(final_norm)) {}
 
   std::size_t layers() const noexcept { return this->blocks().size() / 2; }
@@ -60,10 +59,10 @@ class TransformerStack : public Stack<N, TransformerSublayer<typename N::Scalar>
   }
 
  private:
-  static std::vector<Block> blocks_of(std::vector<Layer> layers) {
+  static std::vector<Block> blocks_of(std::vector<TransformerLayer<N>> layers) {
     if (layers.empty()) raise_invalid_argument("TransformerStack", "0 layers, expected at least 1");
     std::vector<Block> blocks;
-    for (Layer& layer : layers) {
+    for (TransformerLayer<N>& layer : layers) {
       const auto index = static_cast<Index>(blocks.size() / 2);
       if (SelfAttention<typename N::Scalar>* attention = layer.attention().sublayer().attention()) {
         attention->set_cache_layer(index);

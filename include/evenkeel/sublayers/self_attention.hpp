@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/detail/attention_checks.hpp"
 #include "evenkeel/detail/attention_op.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
-#include "evenkeel/detail/row_mask.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
-#include "evenkeel/sublayers/key_value_cache.hpp"
 #include "evenkeel/sublayers/linear.hpp"
 #include "evenkeel/sublayers/self_attention_settings.hpp"
 
@@ -82,91 +81,16 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
-    const View x = const_view(x_tensor);
-    const MutableView y = tensor_view(y_tensor);
-    require_call(x, y, context);
-    KeyValueCache<Scalar>* cache = require_cache(x.shape(), context);
-    Scratch scratch(forward_name, context, workspace_bytes(x.shape()));
-    const Heads to{scratch.take<Scalar>(query_size(x.shape())), scratch.take<Scalar>(key_size(x.shape())),
-                   scratch.take<Scalar>(key_size(x.shape()))};
-    const View valid_x = without_invalid_rows(x, context.mask, scratch);
-    query_.forward_into(valid_x, query_rows(x.shape(), to.q));
-    key_.forward_into(valid_x, key_rows(x.shape(), to.k));
-    value_.forward_into(valid_x, key_rows(x.shape(), to.v));
-    const Context inner = scratch.rest(context);
-    if (query_norm_) {
-      query_norm_->forward_into(query_heads(x.shape(), to.q), query_heads(x.shape(), to.q), inner);
-      key_norm_->forward_into(key_heads(x.shape(), to.k), key_heads(x.shape(), to.k), inner);
-    }
-    turn(detail::Turn::forward, position_of(context), x.shape(), to.q, to.k);
-    std::uint8_t* flags = scratch.take<std::uint8_t>(detail::rows_shape(x.shape()).size());
-    read_masks(context, x.shape(), flags);
-    if (cache) {
-      attend_in_cache(x.shape(), position_of(context), to, flags, *cache);
-    } else {
-      const detail::AttentionShape a = attention_shape(x.shape(), has_mask(context) ? flags : nullptr);
-      const Index rows = std::min(a.queries, rows_of_scores);
-      detail::attend<Scalar>(a, to.q, to.k, to.v, rows, false, scratch.take<Scalar>(rows * a.keys), to.q);
-    }
-    out_.forward_into(query_rows(x.shape(), to.q), y);
-    detail::zero_invalid_rows(context.mask, y);
+  void forward_into(const X& x, Y&& y, const Context& context = {}) const {
+    infer(const_view(x), tensor_view(y), context);
   }
-
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) const {
-    const View x = const_view(x_tensor);
-    const MutableView y = tensor_view(y_tensor);
-    require_call(x, y, context);
-    require_no_overlap(forward_name, "y", y, "x, which backward reads again,", x);
-    if (context.cache) raise_invalid_argument(forward_name, "a cache is given in training, expected none");
-    Scratch scratch(forward_name, context, workspace_bytes(x.shape()));
-    const Shape shape = x.shape();
-    const View valid_x = without_invalid_rows(x, context.mask, saved);
-    saved.position_ = position_of(context);
-    project(query_, query_norm_, valid_x, query_heads(shape, kept(saved.q_, query_size(shape))), saved.query_,
-            saved.query_norm_, saved.query_before_, scratch.rest(context));
-    project(key_, key_norm_, valid_x, key_heads(shape, kept(saved.k_, key_size(shape))), saved.key_, saved.key_norm_,
-            saved.key_before_, scratch.rest(context));
-    value_.forward_into(valid_x, key_rows(shape, kept(saved.v_, key_size(shape))), saved.value_);
-    turn(detail::Turn::forward, saved.position_, shape, saved.q_.data(), saved.k_.data());
-    std::uint8_t* flags = scratch.take<std::uint8_t>(detail::rows_shape(shape).size());
-    read_masks(context, shape, flags);
-    const detail::AttentionShape a = attention_shape(shape, has_mask(context) ? flags : nullptr);
-    Scalar* probabilities = kept(saved.probabilities_, a.batch * a.heads * a.queries * a.keys);
-    Scalar* attended = kept(saved.attended_, query_size(shape));
-    detail::attend<Scalar>(a, saved.q_.data(), saved.k_.data(), saved.v_.data(), std::max<Index>(a.queries, 1), true,
-                           probabilities, attended);
-    out_.forward_into(query_rows(shape, attended), y, saved.out_);
-    detail::zero_invalid_rows(context.mask, y);
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) const {
+    train(const_view(x), tensor_view(y), saved, context);
   }
-
   template <Tensor DY>
-  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx,
-                     const Context& context = {}) {
-    View dy = const_view(dy_tensor);
-    require_backward(dy, saved, dx);
-    const Shape shape = dy.shape();
-    Scratch scratch(backward_name, context, backward_bytes(shape));
-    dy = without_invalid_rows(dy, flags_view(saved.is_valid_), scratch);
-    Scalar* dq = scratch.take<Scalar>(query_size(shape));
-    Scalar* dk = scratch.take<Scalar>(key_size(shape));
-    Scalar* dv = scratch.take<Scalar>(key_size(shape));
-    const detail::AttentionShape a = attention_shape(shape, nullptr);
-    const Index scores = a.queries * a.keys * (a.soft_cap != 0 ? 2 : 1);
-    out_.backward_into(dy, saved.out_, query_rows(shape, dq));
-    detail::attend_backward<Scalar>(a, saved.q_.data(), saved.k_.data(), saved.v_.data(), saved.probabilities_.data(),
-                                    dq, scratch.take<Scalar>(scores), dq, dk, dv);
-    turn(detail::Turn::back, saved.position_, shape, dq, dk);
-    const Context inner = scratch.rest(context);
-    if (query_norm_) {
-      query_norm_->backward_into(query_heads(shape, dq), saved.query_norm_, query_heads(shape, dq), inner);
-      key_norm_->backward_into(key_heads(shape, dk), saved.key_norm_, key_heads(shape, dk), inner);
-    }
-    const TensorGradient<Scalar> more = dx.is_wanted() ? add_to(dx.view()) : dx;
-    query_.backward_into(query_rows(shape, dq), saved.query_, dx);
-    key_.backward_into(key_rows(shape, dk), saved.key_, more);
-    value_.backward_into(key_rows(shape, dv), saved.value_, more);
+  void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
+    differentiate(const_view(dy), saved, dx, context);
   }
 
   /// Bytes of workspace with which nothing is allocated; what Eigen's matrix products pack into is not counted.
@@ -186,8 +110,8 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   void load_fused(std::span<const Scalar> weight, std::span<const Scalar> bias = {}) {
     const Index weights = query_.weight().size() + 2 * key_.weight().size();
     const Index biases = query_.bias().size() + 2 * key_.bias().size();
-    require_count("weight", weight, weights);
-    require_count("bias", bias, biases);
+    detail::require_count("SelfAttention::load_fused", "weight", static_cast<Index>(weight.size()), weights);
+    detail::require_count("SelfAttention::load_fused", "bias", static_cast<Index>(bias.size()), biases);
     const Scalar *next_weight = weight.data(), *next_bias = bias.data();
     for (Linear<Scalar>* linear : {&query_, &key_, &value_}) {
       linear->weight().load(next_weight, linear->weight().size());
@@ -231,28 +155,91 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   static constexpr const char* backward_name = "SelfAttention::backward";
   static constexpr Index rows_of_scores = KeyValueCache<Scalar>::rows_of_scores;
 
-  // ---------------------------------------------------------------- checks
+  void infer(const View& x, const MutableView& y, const Context& context) const {
+    require_call(x, y, context);
+    KeyValueCache<Scalar>* cache = cache_of(x.shape(), context);
+    Scratch scratch(forward_name, context, workspace_bytes(x.shape()));
+    const Heads to{scratch.take<Scalar>(query_size(x.shape())), scratch.take<Scalar>(key_size(x.shape())),
+                   scratch.take<Scalar>(key_size(x.shape()))};
+    const View valid_x = without_invalid_rows(x, context.mask, scratch);
+    query_.forward_into(valid_x, query_rows(x.shape(), to.q));
+    key_.forward_into(valid_x, key_rows(x.shape(), to.k));
+    value_.forward_into(valid_x, key_rows(x.shape(), to.v));
+    const Context inner = scratch.rest(context);
+    if (query_norm_) {
+      query_norm_->forward_into(query_heads(x.shape(), to.q), query_heads(x.shape(), to.q), inner);
+      key_norm_->forward_into(key_heads(x.shape(), to.k), key_heads(x.shape(), to.k), inner);
+    }
+    turn(detail::Turn::forward, position_of(context), x.shape(), to.q, to.k);
+    std::uint8_t* flags = scratch.take<std::uint8_t>(detail::rows_shape(x.shape()).size());
+    read_masks(context, x.shape(), flags);
+    if (cache) {
+      attend_in_cache(x.shape(), position_of(context), to, flags, *cache);
+    } else {
+      const detail::AttentionShape a = attention_shape(x.shape(), has_mask(context) ? flags : nullptr);
+      const Index rows = std::min(a.queries, rows_of_scores);
+      detail::attend<Scalar>(a, to.q, to.k, to.v, rows, false, scratch.take<Scalar>(rows * a.keys), to.q);
+    }
+    out_.forward_into(query_rows(x.shape(), to.q), y);
+    detail::zero_invalid_rows(context.mask, y);
+  }
+
+  void train(const View& x, const MutableView& y, Saved& saved, const Context& context) const {
+    require_call(x, y, context);
+    require_no_overlap(forward_name, "y", y, "x, which backward reads again,", x);
+    if (context.cache) raise_invalid_argument(forward_name, "a cache is given in training, expected none");
+    Scratch scratch(forward_name, context, workspace_bytes(x.shape()));
+    const Shape shape = x.shape();
+    const View valid_x = without_invalid_rows(x, context.mask, saved);
+    saved.position_ = position_of(context);
+    project(query_, query_norm_, valid_x, query_heads(shape, kept(saved.q_, query_size(shape))), saved.query_,
+            saved.query_norm_, saved.query_before_, scratch.rest(context));
+    project(key_, key_norm_, valid_x, key_heads(shape, kept(saved.k_, key_size(shape))), saved.key_, saved.key_norm_,
+            saved.key_before_, scratch.rest(context));
+    value_.forward_into(valid_x, key_rows(shape, kept(saved.v_, key_size(shape))), saved.value_);
+    turn(detail::Turn::forward, saved.position_, shape, saved.q_.data(), saved.k_.data());
+    std::uint8_t* flags = scratch.take<std::uint8_t>(detail::rows_shape(shape).size());
+    read_masks(context, shape, flags);
+    const detail::AttentionShape a = attention_shape(shape, has_mask(context) ? flags : nullptr);
+    Scalar* probabilities = kept(saved.probabilities_, a.batch * a.heads * a.queries * a.keys);
+    Scalar* attended = kept(saved.attended_, query_size(shape));
+    detail::attend<Scalar>(a, saved.q_.data(), saved.k_.data(), saved.v_.data(), std::max<Index>(a.queries, 1), true,
+                           probabilities, attended);
+    out_.forward_into(query_rows(shape, attended), y, saved.out_);
+    detail::zero_invalid_rows(context.mask, y);
+  }
+
+  void differentiate(View dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context) {
+    require_backward(dy, saved, dx);
+    const Shape shape = dy.shape();
+    Scratch scratch(backward_name, context, backward_bytes(shape));
+    dy = without_invalid_rows(dy, flags_view(saved.is_valid_), scratch);
+    Scalar* dq = scratch.take<Scalar>(query_size(shape));
+    Scalar* dk = scratch.take<Scalar>(key_size(shape));
+    Scalar* dv = scratch.take<Scalar>(key_size(shape));
+    const detail::AttentionShape a = attention_shape(shape, nullptr);
+    const Index scores = a.queries * a.keys * (a.soft_cap != 0 ? 2 : 1);
+    out_.backward_into(dy, saved.out_, query_rows(shape, dq));
+    detail::attend_backward<Scalar>(a, saved.q_.data(), saved.k_.data(), saved.v_.data(), saved.probabilities_.data(),
+                                    dq, scratch.take<Scalar>(scores), dq, dk, dv);
+    turn(detail::Turn::back, saved.position_, shape, dq, dk);
+    const Context inner = scratch.rest(context);
+    if (query_norm_) {
+      query_norm_->backward_into(query_heads(shape, dq), saved.query_norm_, query_heads(shape, dq), inner);
+      key_norm_->backward_into(key_heads(shape, dk), saved.key_norm_, key_heads(shape, dk), inner);
+    }
+    const TensorGradient<Scalar> more = dx.is_wanted() ? add_to(dx.view()) : dx;
+    query_.backward_into(query_rows(shape, dq), saved.query_, dx);
+    key_.backward_into(key_rows(shape, dk), saved.key_, more);
+    value_.backward_into(key_rows(shape, dv), saved.value_, more);
+  }
 
   void require_call(const View& x, const MutableView& y, const Context& context) const {
-    const Shape& shape = x.shape();
-    const Index d_model = query_.in_features();
-    if (shape.rank() < 2 || shape.rank() > 3 || shape[shape.rank() - 1] != d_model) {
-      const std::string width = std::to_string(d_model);
-      raise_invalid_argument(forward_name,
-                             has_shape("x", shape) + ", expected [batch, seq, " + width + "] or [seq, " + width + "]");
-    }
-    require_same_shape(forward_name, "y", y.shape(), "x", shape);
+    detail::require_attention_shapes(forward_name, query_.in_features(), x.shape(), y.shape(), context);
     require_no_overlap(forward_name, "y", y, "x", x);
     detail::row_map<Scalar>(forward_name, "x", x);
     detail::row_map<Scalar>(forward_name, "y", y);
-    detail::require_row_mask(forward_name, "mask", context.mask, shape);
-    detail::require_row_mask(forward_name, "key_mask", context.key_mask, shape);
-    if (context.position.value_or(0) < 0) {
-      raise_invalid_argument(forward_name,
-                             "position is " + std::to_string(*context.position) + ", expected at least 0");
-    }
   }
-
   static void require_backward(const View& dy, const Saved& saved, const TensorGradient<Scalar>& dx) {
     if (saved.query_.x().rank() == 0) {
       raise_logic_error(backward_name, "saved is empty, expected the Saved of a forward(x, saved) call");
@@ -262,44 +249,16 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     require_input_gradient(backward_name, dx, dy, saved.query_.x());
     if (dx.is_wanted()) detail::row_map<Scalar>(backward_name, "dx", dx.view());
   }
-
-  static void require_equal(const char* what, Index value, Index expected) {
-    if (value == expected) return;
-    raise_invalid_argument(forward_name, std::string(what) + " of the cache is " + std::to_string(value) +
-                                             ", expected " + std::to_string(expected));
-  }
-
   /// The cache of a call, if there is one, with room for x.
-  KeyValueCache<Scalar>* require_cache(const Shape& x, const Context& context) const {
+  KeyValueCache<Scalar>* cache_of(const Shape& x, const Context& context) const {
     if (!context.cache) return nullptr;
-    const AnyKeyValueCache& cache = *context.cache;
-    if (!cache.template holds<Scalar>()) {
+    if (!context.cache->template holds<Scalar>()) {
       raise_invalid_argument(forward_name, "the cache is of another scalar type, expected that of x");
     }
-    if (cache_layer_ >= cache.settings().layers) {
-      raise_invalid_argument(forward_name, "the cache has " + std::to_string(cache.settings().layers) +
-                                               " layers, expected at least " + std::to_string(cache_layer_ + 1));
-    }
-    require_equal("batch", cache.settings().batch, batch_of(x));
-    require_equal("num_kv_heads", cache.settings().num_kv_heads, settings_.num_kv_heads);
-    require_equal("head_dim", cache.settings().head_dim, settings_.head_dim);
-    const Index held = cache.length(cache_layer_), position = position_of(context), capacity = cache.settings().capacity;
-    if (position > held) {
-      raise_invalid_argument(forward_name, "position is " + std::to_string(position) + ", expected at most " +
-                                               std::to_string(held) + ", the tokens that the cache holds");
-    }
-    if (position + seq_of(x) > capacity) {
-      raise_invalid_argument(forward_name, "the cache is full: " + std::to_string(position) + " tokens and " +
-                                               std::to_string(seq_of(x)) + " more, expected at most " +
-                                               std::to_string(capacity) + ", its capacity");
-    }
+    const KeyValueCacheSettings needed{cache_layer_ + 1, batch_of(x), position_of(context) + seq_of(x),
+                                       settings_.num_kv_heads, settings_.head_dim};
+    detail::require_room(forward_name, *context.cache, needed, seq_of(x));
     return static_cast<KeyValueCache<Scalar>*>(context.cache);
-  }
-
-  static void require_count(const char* name, std::span<const Scalar> numbers, Index expected) {
-    if (static_cast<Index>(numbers.size()) == expected) return;
-    raise_invalid_argument("SelfAttention::load_fused", std::string(name) + " has " + std::to_string(numbers.size()) +
-                                                            " numbers, expected " + std::to_string(expected));
   }
 
   // ---------------------------------------------------------------- shapes
@@ -372,7 +331,7 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   }
   static View copy_without_invalid_rows(const View& x, const MaskView& mask, Scalar* memory) {
     const MutableView copy(memory, x.shape());
-    detail::residual_add<Scalar>(forward_name, 1, x, 0, {}, copy);
+    detail::row_map<Scalar>(forward_name, "x", copy) = detail::row_map<Scalar>(forward_name, "x", x);
     detail::zero_invalid_rows(mask, copy);
     return copy;
   }
