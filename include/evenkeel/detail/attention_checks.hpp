@@ -39,15 +39,17 @@ inline void require_cache_size(const char* where, const char* name, Index size, 
                                     std::to_string(expected));
 }
 
+inline void require_layer(const char* where, const AnyKeyValueCache& cache, Index layer) {
+  if (layer < cache.settings().layers) return;
+  raise_invalid_argument(where, "layers of the cache is " + std::to_string(cache.settings().layers) +
+                                    ", expected at least " + std::to_string(layer + 1));
+}
+
 /// `needed` is the cache that would do: the layer of this attention is its last, and its capacity is full behind the
 /// `tokens` of x.
 inline void require_room(const char* where, const AnyKeyValueCache& cache, const KeyValueCacheSettings& needed,
                          Index tokens) {
   const KeyValueCacheSettings& has = cache.settings();
-  if (has.layers < needed.layers) {
-    raise_invalid_argument(where, "layers of the cache is " + std::to_string(has.layers) + ", expected at least " +
-                                      std::to_string(needed.layers));
-  }
   require_cache_size(where, "batch", has.batch, needed.batch);
   require_cache_size(where, "num_kv_heads", has.num_kv_heads, needed.num_kv_heads);
   require_cache_size(where, "head_dim", has.head_dim, needed.head_dim);

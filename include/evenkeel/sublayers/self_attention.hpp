@@ -255,6 +255,7 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     if (!context.cache->template holds<Scalar>()) {
       raise_invalid_argument(forward_name, "the cache is of another scalar type, expected that of x");
     }
+    detail::require_layer(forward_name, *context.cache, cache_layer_);
     const KeyValueCacheSettings needed{cache_layer_ + 1, batch_of(x), position_of(context) + seq_of(x),
                                        settings_.num_kv_heads, settings_.head_dim};
     detail::require_room(forward_name, *context.cache, needed, seq_of(x));
