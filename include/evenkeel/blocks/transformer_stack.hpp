@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,7 @@ class TransformerStack : public Stack<N, TransformerSublayer<typename N::Scalar>
 
   explicit TransformerStack(std::vector<TransformerLayer<N>> layers) : Base(blocks_of(std::move(layers))) {}
   /// With this final norm, or with none.
-  TransformerStack(std::vector<TransformerLayer<N>> layers, std::optional<N> final_norm)
+  TransformerStack(std::vector<TransformerLayer<N>> layers, std::optional<std::type_identity_t<N>> final_norm)
       : Base(blocks_of(std::move(layers)), std::move(final_norm)) {}
 
   std::size_t layers() const noexcept { return this->blocks().size() / 2; }
