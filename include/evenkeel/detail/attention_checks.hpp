@@ -4,7 +4,7 @@
 
 #include "evenkeel/core/context.hpp"
 #include "evenkeel/core/shape_check.hpp"
-#include "evenkeel/detail/row_mask.hpp"
+#include "evenkeel/detail/valid_rows.hpp"
 #include "evenkeel/sublayers/key_value_cache.hpp"
 
 /// What attention refuses, before anything is written.

@@ -8,7 +8,7 @@
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
-#include "evenkeel/detail/row_mask.hpp"
+#include "evenkeel/detail/valid_rows.hpp"
 #include "evenkeel/residual/residual_settings.hpp"
 
 namespace evenkeel {
