@@ -12,7 +12,7 @@
 // What to look for: without a residual, stream and gradient vanish exponentially. Post-Norm keeps their sizes, but
 // every norm scales the skip path down, on which the text and dy fade exponentially. Pre-Norm never scales it: the
 // stream grows like the square root of the depth, and text and dy stay recognizable all the way (Xiong et al. 2020,
-// arXiv:2002.04745, on what follows for training).
+// arXiv:2002.04745, on what follows for training). --placement shows another block, or all of the library's.
 #include <evenkeel/evenkeel.hpp>
 
 #include <cmath>
@@ -25,13 +25,12 @@
 #include <vector>
 
 #include "pre_vs_post_options.hpp"
+#include "pre_vs_post_placements.hpp"
 #include "pre_vs_post_report.hpp"
+#include "pre_vs_post_trial.hpp"
 #include "random.hpp"
 
-using evenkeel::PreNorm, evenkeel::PostNorm, evenkeel::Residual, evenkeel::Stack;
 using FeedForward = evenkeel::FeedForward<float>;
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using View = evenkeel::TensorView<const float>;
 
 Matrix random_matrix(Eigen::Index rows, Eigen::Index cols, Random& random) {
   Matrix m(rows, cols);
@@ -58,50 +57,22 @@ FeedForward random_feed_forward(Eigen::Index width, Random& random) {
   return f;
 }
 
-Measures measure(const View& v, const Matrix& reference) {
-  const Eigen::Map<const Matrix> map(v.data(), reference.rows(), reference.cols());
-  const Eigen::ArrayXXd x = map.cast<double>(), r = reference.cast<double>();
-  const double norm = x.matrix().norm();
-  return {.norm = norm,
-          .rms = std::sqrt(x.square().mean()),
-          .mean = x.mean(),
-          .cosine = norm > 0 ? (x * r).sum() / (norm * r.matrix().norm()) : 0};
-}
-
-/// One forward and one backward of a stack, looked at before every block and at the output.
-template <class Norm>
-std::vector<Point> run(Stack<Norm, FeedForward> stack, const Matrix& x, const Matrix& dy) {
-  typename Stack<Norm, FeedForward>::Saved saved;
-  const Matrix y = stack.forward(x, saved);
-  std::vector<Point> points(stack.blocks().size());
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    points[i].stream = measure(i == 0 ? evenkeel::const_view(x) : saved.stream(i - 1), x);
-  }
-  stack.backward_into(dy, saved, {}, {}, [&](std::size_t i, const View& dx) { points[i].gradient = measure(dx, dy); });
-  points.push_back({measure(evenkeel::const_view(y), x), measure(evenkeel::const_view(dy), dy)});
-  return points;
-}
-
 template <class Norm>
 std::vector<Variant> run_variants(const Options& options, const std::string& text) {
+  const auto placements = placements_of<Norm, FeedForward>(options.placement);
   Random random(static_cast<std::uint64_t>(options.seed));
-  const Matrix x = embed(text, options.width, random);
-  const Matrix dy = random_matrix(x.rows(), x.cols(), random).normalized();
+  Trial trial;
+  trial.x = embed(text, options.width, random);
+  trial.dy = random_matrix(trial.x.rows(), trial.x.cols(), random).normalized();
   std::vector<FeedForward> sublayers;
   for (int i = 0; i < options.depth; ++i) sublayers.push_back(random_feed_forward(options.width, random));
 
-  const auto run_blocks = [&](const auto& make_block) {
-    std::vector<Residual<Norm, FeedForward>> blocks;
-    for (const FeedForward& f : sublayers) blocks.push_back(make_block(f));
-    return run(Stack(std::move(blocks)), x, dy);
-  };
   const Norm norm(options.width);
-  return {
-      {"Pre-Norm", "Pre", "x + F(N(x))", run_blocks([&](const auto& f) { return PreNorm(norm, f); })},
-      {"Post-Norm", "Post", "N(x + F(x))", run_blocks([&](const auto& f) { return PostNorm(norm, f); })},
-      {"No residual", "none", "F(x)",  // a Residual whose skip path is scaled by 0
-       run_blocks([](const auto& f) { return Residual<Norm, FeedForward>(f, {}, {.alpha = 0}); })},
-  };
+  std::vector<Variant> variants;
+  for (const auto& [option, name, label, formula, run] : placements) {
+    variants.push_back({name, label, formula, run(trial, norm, sublayers)});
+  }
+  return variants;
 }
 
 std::string read_text(const std::string& path, int tokens) {
@@ -119,11 +90,15 @@ int main(int argc, char** argv) try {
   const bool is_rms = options.norm == "rms";
   std::printf("%zu bytes of %s, each %d features; %d feed-forward blocks\n", text.size(), options.text.c_str(),
               options.width, options.depth);
-  std::printf("N is %s; after the last Pre-Norm block it normalizes the output, too\n\n",
-              is_rms ? "RMSNorm" : "LayerNorm");
+  std::printf("N is %s; after %s it normalizes the output, too\n\n", is_rms ? "RMSNorm" : "LayerNorm",
+              options.placement.empty() ? "the last Pre-Norm block" : "the sum of a last block that has norms");
   const std::vector<Variant> variants = is_rms ? run_variants<evenkeel::RMSNorm<float>>(options, text)
                                                : run_variants<evenkeel::LayerNorm<float>>(options, text);
-  print_report(variants);
+  if (options.placement == "all") {
+    print_comparison(variants);
+  } else {
+    print_report(variants);
+  }
   if (!options.csv.empty()) write_csv(options.csv, variants);
   if (!options.plot.empty()) draw_plot(options.plot, variants);
   return 0;

@@ -13,7 +13,7 @@
 
 /// The command line of pre_vs_post.
 struct Options {
-  std::string text = EVENKEEL_EXAMPLE_TEXT, norm = "layer", csv, plot;
+  std::string text = EVENKEEL_EXAMPLE_TEXT, norm = "layer", placement, csv, plot;
   int depth = 48, width = 256, tokens = 128, seed = 1;
 };
 
@@ -26,6 +26,8 @@ inline constexpr const char* usage =
   --tokens N     bytes taken from the text (128)
   --seed N       of embedding, weights and dy (1)
   --norm NAME    layer or rms (layer)
+  --placement P  all, side by side, or one of pre, post, none, plain, sandwich, peri, res_post, skip, deep,
+                 layer_scale, re_zero, skip_init, ln_scaling, drop_path, mix_ln, parallel (pre, post and none)
   --csv FILE     writes what is measured, for every block
   --plot FILE    draws the gradients as .png or .svg, with gnuplot
 )";
@@ -49,6 +51,8 @@ inline void set_option(Options& options, const std::string& name, const std::str
     options.seed = parse_number(name, value, 0, 2'000'000'000);
   } else if (name == "--norm") {
     options.norm = value;
+  } else if (name == "--placement") {
+    options.placement = value;
   } else if (name == "--csv") {
     options.csv = value;
   } else if (name == "--plot") {

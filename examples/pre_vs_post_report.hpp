@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -75,8 +76,11 @@ inline void print_row(const std::string& place, const std::vector<Columns>& colu
   std::printf("\n");
 }
 
-inline void print_table(const std::vector<Variant>& variants, const std::vector<Columns>& columns) {
+inline void print_table(const std::vector<Variant>& variants, std::vector<Columns> columns) {
   const std::size_t depth = variants.front().points.size() - 1;
+  for (Columns& c : columns) {  // room for the title over one variant
+    c.width = std::max(c.width, static_cast<int>((c.title.size() + 6) / variants.size()));
+  }
   print_right(8, "");
   for (const Columns& c : columns) {
     std::printf("    %s", ruled(c.title, c.width * static_cast<int>(variants.size()) - 2).c_str());
@@ -124,6 +128,21 @@ inline void print_report(const std::vector<Variant>& variants) {
   for (const Variant& v : variants) print_summary(v);
 }
 
+/// One line for each variant, where there are too many for columns side by side.
+inline void print_comparison(const std::vector<Variant>& variants) {
+  std::printf("%-40s%16s%10s%16s%10s\n", "", "stream: RMS", "cosine", "gradient: norm", "cosine");
+  std::printf("%-40s%16s%10s%16s%10s\n", "", "first > last", "at last", "last > first", "at first");
+  for (const Variant& v : variants) {
+    const Point &first = v.points.front(), &last = v.points[v.points.size() - 2];
+    const std::string rms = size(first.stream.rms) + " > " + size(last.stream.rms);
+    const std::string norm = size(last.gradient.norm) + " > " + size(first.gradient.norm);
+    std::printf("%-17s%-23s%16s%10s%16s%10s\n", v.name.c_str(), v.formula.c_str(), rms.c_str(),
+                fixed(last.stream.cosine).c_str(), norm.c_str(), fixed(first.gradient.cosine).c_str());
+  }
+  std::printf("\nAt the input of the first and of the last block; cosines to the embedded text, and to dy at the output,\n"
+              "where the norm is 1.\n");
+}
+
 // ---------------------------------------------------------------- files
 
 inline void write_csv(const std::string& path, const std::vector<Variant>& variants) {
@@ -140,12 +159,16 @@ inline void write_csv(const std::string& path, const std::vector<Variant>& varia
 }
 
 /// Lines of a block's number, its gradients' norms, their cosines to dy: as gnuplot reads them.
+/// A variant of fewer blocks ends earlier.
 inline std::string gradient_lines(const std::vector<Variant>& variants) {
   std::string lines;
+  const auto value = [](const Variant& v, std::size_t i, double Measures::*measure) {
+    return i + 1 < v.points.size() ? format(" %.6g", v.points[i].gradient.*measure) : std::string(" NaN");
+  };
   for (std::size_t i = 0; i + 1 < variants.front().points.size(); ++i) {
     lines += std::to_string(i + 1);
-    for (const Variant& v : variants) lines += format(" %.6g", v.points[i].gradient.norm);
-    for (const Variant& v : variants) lines += format(" %.6g", v.points[i].gradient.cosine);
+    for (const Variant& v : variants) lines += value(v, i, &Measures::norm);
+    for (const Variant& v : variants) lines += value(v, i, &Measures::cosine);
     lines += '\n';
   }
   return lines;

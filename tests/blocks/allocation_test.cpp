@@ -167,6 +167,17 @@ TEST(Allocation, DoesNotHappenInABlockWithALearnedLambdaAndAnInScale) {
   }
 }
 
+TEST(Allocation, DoesNotHappenInABlockThatDrops) {
+  const LayerNorm norm(d_model);
+  const FeedForward f(d_model, d_ff);
+  for (const auto kind : {evenkeel::DropoutKind::per_element, evenkeel::DropoutKind::per_sample}) {
+    const evenkeel::Dropout<float> drop(0.5, 1, "drop", kind);
+    expect_no_allocation(randomized(Block(f, {.in = norm}, {.drop = drop})));
+    expect_no_allocation(randomized(Block(
+        f, {norm, norm, norm, norm}, {.lambda = evenkeel::Lambda<float>::learned_vector(d_model, 1), .drop = drop})));
+  }
+}
+
 TEST(Allocation, DoesNotHappenInParallelBlocks) {
   const LayerNorm norm(d_model);
   const FeedForward f(d_model, d_ff);

@@ -8,8 +8,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "evenkeel/blocks/deep_norm.hpp"
+#include "evenkeel/blocks/peri_norm.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
+#include "evenkeel/blocks/sandwich_norm.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
@@ -76,7 +79,7 @@ TYPED_TEST(BlockCases, AlphaScalesTheSkipPathAndTheNormIsOfTheSum) {  // B93
         return Row<T>{{1, -1, 0}};
       },
       [](const auto& dy, const auto&) { return 0 * dy; });
-  const Residual<LayerNorm<T>, std::remove_const_t<decltype(f)>> block(f, {.trunk = this->norm(3)}, {.alpha = 2});
+  const evenkeel::DeepNorm block(this->norm(3), f, 2);
   this->expect_row(block.forward(Row<T>{{1, 3, 5}}), {-1.0190487, -0.3396829, 1.3587317});
 }
 
@@ -94,10 +97,24 @@ TYPED_TEST(BlockCases, TheTwoSandwichesAreTwoFormulas) {  // B99
   using T = TypeParam;
   const Row<T> x{{1, 3}};
   const auto n = this->norm(2, 0);
-  using AnyBlock = typename TestFixture::Block;
   this->expect_row(PreNorm(n, times(10)).forward(x), {-9, 13});
-  this->expect_row(AnyBlock(times(10), {.in = n, .branch = n}).forward(x), {0, 4});
-  this->expect_row(AnyBlock(times(10), {.in = n, .trunk = n}).forward(x), {-1, 1});
+  this->expect_row(evenkeel::PeriNorm(n, n, times(10)).forward(x), {0, 4});
+  this->expect_row(evenkeel::SandwichNorm(n, n, times(10)).forward(x), {-1, 1});
+}
+
+TYPED_TEST(BlockCases, DroppingEverythingLeavesTheSkipPath) {  // B100
+  using T = TypeParam;
+  using AnyBlock = typename TestFixture::Block;
+  const auto n = this->norm(features);
+  const auto x = random_matrix<T>(6), dy = random_matrix<T>(7);
+  for (const auto kind : {evenkeel::DropoutKind::per_element, evenkeel::DropoutKind::per_sample}) {
+    const evenkeel::Dropout<T> all(1, 1, "drop", kind);
+    AnyBlock pre(times(3), {.in = n}, {.drop = all}), post(times(3), {.trunk = n}, {.drop = all});
+    typename AnyBlock::Saved saved;
+    EXPECT_EQ(pre.forward(x, saved), x);
+    EXPECT_EQ(pre.backward(dy, saved), dy);
+    EXPECT_EQ(post.forward(x, saved), n.forward(x));
+  }
 }
 
 TYPED_TEST(BlockCases, EpsReachesTheNorm) {  // B34

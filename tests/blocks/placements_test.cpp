@@ -1,13 +1,25 @@
-// Tests of blocks/pre_norm.hpp, post_norm.hpp and plain_residual.hpp.
+// Tests of blocks/: the named settings of the residual formula. Gradients of the formula with any settings are tested in
+// tests/residual/residual_gradient_test.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "evenkeel/blocks/deep_norm.hpp"
+#include "evenkeel/blocks/layer_norm_scaling.hpp"
+#include "evenkeel/blocks/layer_scale.hpp"
+#include "evenkeel/blocks/peri_norm.hpp"
 #include "evenkeel/blocks/plain_residual.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
+#include "evenkeel/blocks/re_zero.hpp"
+#include "evenkeel/blocks/res_post_norm.hpp"
+#include "evenkeel/blocks/sandwich_norm.hpp"
+#include "evenkeel/blocks/skip_init.hpp"
+#include "evenkeel/blocks/skip_norm.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
@@ -17,14 +29,7 @@
 namespace evenkeel_test {
 namespace {
 
-using evenkeel::Index;
-using evenkeel::LayerNorm;
-using evenkeel::Parameter;
-using evenkeel::PlainResidual;
-using evenkeel::PostNorm;
-using evenkeel::PreNorm;
-using evenkeel::Residual;
-using evenkeel::RMSNorm;
+using namespace evenkeel;
 template <class T>
 using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -84,9 +89,9 @@ class Placements : public testing::Test {
   /// What F gives for a, and the gradient of df through it.
   static Matrix f(const Matrix& a) { return a.cwiseAbs2(); }
   static Matrix f_backward(const Matrix& df, const Matrix& a) { return 2 * a.cwiseProduct(df); }
-  static void expect_equal(const Matrix& got, const Matrix& expected) {
+  static void expect_equal(const Matrix& got, const Matrix& expected, double ulps = 2) {
     EXPECT_TRUE(within_ulp(std::vector<T>(got.data(), got.data() + got.size()),
-                           std::vector<T>(expected.data(), expected.data() + expected.size()), 2));
+                           std::vector<T>(expected.data(), expected.data() + expected.size()), ulps));
   }
 
   const SquareSublayer square = evenkeel::sublayer(Square(), SquareBackward());
@@ -129,12 +134,85 @@ TYPED_TEST(Placements, PlainResidualIsXPlusFOfX) {
   this->expect_equal(block.backward(this->dy, saved), this->dy + this->f_backward(this->dy, this->x));
 }
 
+/// Named blocks with two norms of different parameters, or one, and with factors, against their formulas.
+TYPED_TEST(Placements, WithTwoNormsOrFactorsAreTheirFormulas) {
+  using Values = typename TestFixture::Matrix;
+  using S = typename TestFixture::T;
+  const auto& f = this->square;
+  TypeParam n = this->norm, m = this->norm;
+  for (S& value : m.gamma().mutable_values()) value = S(0.5) - value;
+  const auto expect_formula = [&](const Residual<TypeParam, SquareSublayer>& block, const Values& y) {
+    this->expect_equal(block.forward(this->x), y);
+  };
+  const Values nx = std::as_const(n).forward(this->x), f_nx = this->f(nx), fx = this->f(this->x);
+  expect_formula(SandwichNorm(n, m, f), m.forward(Values(this->x + f_nx)));
+  expect_formula(PeriNorm(n, m, f), this->x + m.forward(f_nx));
+  expect_formula(ResPostNorm(n, f), this->x + n.forward(fx));
+  expect_formula(SkipNorm(n, f), nx + fx);
+  expect_formula(DeepNorm(n, f, 1.75), n.forward(Values(S(1.75) * this->x + fx)));
+  const DeepNormScales scales = deepnorm_scales::decoder_only(8);
+  expect_formula(DeepNorm(n, f, scales), n.forward(Values(S(scales.alpha) * this->x + fx)));
+  expect_formula(LayerNormScaling(n, f, 4), this->x + this->f(S(0.5) * nx));
+  expect_formula(LayerScale(n, f, features, 0.25), this->x + S(0.25) * f_nx);
+  expect_formula(LayerScale(n, f, features), this->x + S(1e-5) * f_nx);
+  expect_formula(ReZero<TypeParam, SquareSublayer>(f), this->x);
+  expect_formula(SkipInit<TypeParam, SquareSublayer>(f), this->x);
+  expect_formula(SkipInit<TypeParam, SquareSublayer>(f, 0.125), this->x + S(0.125) * fx);
+}
+
+/// LayerScale: dlambda_j = sum over rows of dy * F(N(x)); ReZero: the sum over all elements.
+TYPED_TEST(Placements, LearnTheirLambda) {
+  using Values = typename TestFixture::Matrix;
+  using S = typename TestFixture::T;
+  LayerScale scaled(this->norm, this->square, features, 0.25);
+  ReZero<TypeParam, SquareSublayer> zero(this->square);
+  typename decltype(scaled)::Saved saved;
+  const Values products = this->dy.cwiseProduct(this->f(std::as_const(this->norm).forward(this->x)));
+  scaled.forward(this->x, saved);
+  scaled.backward(this->dy, saved);
+  zero.forward(this->x, saved);
+  zero.backward(this->dy, saved);
+  const Values expected = products.colwise().sum();
+  for (Index j = 0; j < features; ++j) {
+    const double error = std::abs(scaled.lambda().parameter().gradient()[static_cast<std::size_t>(j)] - expected(0, j));
+    EXPECT_LE(error, 16 * std::numeric_limits<S>::epsilon());
+  }
+  const S sum = this->dy.cwiseProduct(this->f(this->x)).sum();
+  EXPECT_NEAR(zero.lambda().parameter().gradient()[0], sum, 64 * std::numeric_limits<S>::epsilon());
+}
+
+/// With columns in memory, lambda is still that of the last axis.
+TYPED_TEST(Placements, HaveTheLambdaOfTheLastAxisInAnyStorageOrder) {
+  using S = typename TestFixture::T;
+  using Columns = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic>;
+  LayerScale block(this->norm, this->square, features, 0.25), by_columns = block;
+  for (auto* b : {&block, &by_columns}) {
+    b->lambda().parameter().load(normal_vector<S>(features, 9).data(), features);
+  }
+  typename decltype(block)::Saved saved, saved_columns;
+  const Columns x_columns = this->x, dy_columns = this->dy;
+  this->expect_equal(std::as_const(by_columns).forward(x_columns), block.forward(this->x, saved), 16);
+  by_columns.forward(x_columns, saved_columns);
+  this->expect_equal(by_columns.backward(dy_columns, saved_columns), block.backward(this->dy, saved), 16);
+  const auto got = by_columns.lambda().parameter().gradient(), expected = block.lambda().parameter().gradient();
+  for (std::size_t j = 0; j < features; ++j) EXPECT_NEAR(got[j], expected[j], 16 * std::numeric_limits<S>::epsilon());
+}
+
 TYPED_TEST(Placements, AreResidualsOfTheSameBits) {
   using Block = Residual<TypeParam, SquareSublayer>;
   static_assert(std::is_base_of_v<Block, PreNorm<TypeParam, SquareSublayer>>);
   static_assert(sizeof(Block) == sizeof(PreNorm<TypeParam, SquareSublayer>), "slicing loses nothing");
   static_assert(sizeof(Block) == sizeof(PostNorm<TypeParam, SquareSublayer>));
   static_assert(sizeof(Block) == sizeof(PlainResidual<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(SandwichNorm<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(PeriNorm<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(ResPostNorm<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(SkipNorm<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(DeepNorm<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(LayerScale<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(ReZero<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(SkipInit<TypeParam, SquareSublayer>));
+  static_assert(sizeof(Block) == sizeof(LayerNormScaling<TypeParam, SquareSublayer>));
   PreNorm pre(this->norm, this->square);
   PostNorm post(this->norm, this->square);
   PlainResidual<TypeParam, SquareSublayer> plain(this->square);
@@ -171,6 +249,11 @@ TEST(PlacementsOf, HaveTheirNormWhereTheirNameSays) {
   EXPECT_EQ(places(PreNorm(norm, times(1))), (std::vector{true, false, false, false}));
   EXPECT_EQ(places(PostNorm(norm, times(1))), (std::vector{false, false, false, true}));
   EXPECT_EQ(places(PlainResidual<LayerNorm<float>, TimesSublayer>(times(1))), (std::vector(4, false)));
+  EXPECT_EQ(places(SandwichNorm(norm, norm, times(1))), (std::vector{true, false, false, true}));
+  EXPECT_EQ(places(PeriNorm(norm, norm, times(1))), (std::vector{true, true, false, false}));
+  EXPECT_EQ(places(ResPostNorm(norm, times(1))), (std::vector{false, true, false, false}));
+  EXPECT_EQ(places(SkipNorm(norm, times(1))), (std::vector{false, false, true, false}));
+  EXPECT_EQ(places(DeepNorm(norm, times(1), 2)), (std::vector{false, false, false, true}));
   EXPECT_EQ(PreNorm(norm, times(1)).settings().alpha, 1);
   EXPECT_EQ(PreNorm(norm, times(1)).settings().lambda.initial(), 1);
 }

@@ -29,6 +29,9 @@ constexpr std::size_t size = rows * features;
 constexpr double eps = 0.01;  // large enough to be missed where it is lost
 
 enum class Kind { constant, scalar, vector };
+enum class Drop { none, elements, samples };
+constexpr double p = 0.4;
+const evenkeel::RandomKey key = evenkeel::random_key(1, "drop");
 
 /// Which of the four places have a norm, and the factors.
 struct Setting {
@@ -36,14 +39,32 @@ struct Setting {
   double alpha, lambda;
   Kind kind = Kind::constant;
   double in_scale = 1;
+  Drop drop = Drop::none;
 
   std::string name() const {
-    const char* kinds[] = {"constant", "scalar", "vector"};
+    const char *kinds[] = {"constant", "scalar", "vector"}, *drops[] = {"nothing", "elements", "samples"};
     return std::string(in ? "in " : "") + (branch ? "branch " : "") + (skip ? "skip " : "") + (trunk ? "trunk " : "") +
            "alpha " + std::to_string(alpha) + " lambda " + std::to_string(lambda) + " " +
-           kinds[static_cast<int>(kind)] + " in_scale " + std::to_string(in_scale);
+           kinds[static_cast<int>(kind)] + " in_scale " + std::to_string(in_scale) + " drop " +
+           drops[static_cast<int>(drop)];
+  }
+  evenkeel::DropoutMask mask() const {
+    return {p, key, 0, drop == Drop::samples ? evenkeel::DropoutKind::per_sample : evenkeel::DropoutKind::per_element};
+  }
+  /// What each element of the branch is multiplied by in the first training forward.
+  std::vector<double> drop_factors() const {
+    std::vector<double> factors;
+    for (std::size_t i = 0; i < size && drop != Drop::none; ++i) {
+      factors.push_back(mask().keeps(drop == Drop::samples ? i / features : i) ? 1 / (1 - p) : 0);
+    }
+    return factors;
   }
   evenkeel::ResidualSettings<double> settings() const {
+    evenkeel::ResidualSettings<double> made = factors();
+    if (drop != Drop::none) made.drop.emplace(p, key, mask().kind());
+    return made;
+  }
+  evenkeel::ResidualSettings<double> factors() const {
     using Lambda = evenkeel::Lambda<double>;
     return {.alpha = alpha,
             .lambda = kind == Kind::constant ? Lambda(lambda)
@@ -53,7 +74,7 @@ struct Setting {
   }
 };
 
-/// All 16 combinations of norms, each with factors of its own of every kind, and with none.
+/// All 16 combinations of norms, each with factors of its own of every kind and what is dropped, and with none.
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   Random random(17);
@@ -61,8 +82,9 @@ std::vector<Setting> settings() {
     const bool in = slots & 1, branch = slots & 2, skip = slots & 4, trunk = slots & 8;
     all.push_back({in, branch, skip, trunk, 1.5 + random.normal() / 8, -0.75 + random.normal() / 8});
     all.push_back({in, branch, skip, trunk, 1, 1});
-    all.push_back({in, branch, skip, trunk, 1.25, 0, Kind::scalar, 0.625});
-    all.push_back({in, branch, skip, trunk, 1, 0, Kind::vector, slots % 3 == 0 ? 1 : -0.875});
+    all.push_back({in, branch, skip, trunk, 1.25, 0, Kind::scalar, 0.625, slots % 2 ? Drop::samples : Drop::none});
+    all.push_back({in, branch, skip, trunk, 1, 0, Kind::vector, slots % 3 ? -0.875 : 1, Drop::elements});
+    all.push_back({in, branch, skip, trunk, 1, 0.5, Kind::constant, 1, slots % 3 ? Drop::elements : Drop::samples});
   }
   return all;
 }
@@ -101,9 +123,9 @@ Inputs oracle_inputs(const std::vector<double>& x, const Block& block) {
   return inputs;
 }
 
-/// The oracle's residual formula as a function of x and the parameters.
-auto oracle_of(const Setting& s, const std::map<std::string, std::size_t>& index) {
-  return [s, index](const auto& in) {
+/// The oracle's residual formula as a function of x and the parameters, in inference or with what is dropped.
+auto oracle_of(const Setting& s, const std::map<std::string, std::size_t>& index, bool is_training) {
+  return [s, index, is_training](const auto& in) {
     using Vector = std::remove_cvref_t<decltype(in[0])>;
     using T = typename Vector::value_type;
     using Function = typename oracle::Residual<T>::Function;
@@ -129,7 +151,8 @@ auto oracle_of(const Setting& s, const std::map<std::string, std::size_t>& index
                                .norm_trunk = norm(s.trunk, "norm_trunk"),
                                .alpha = T(s.alpha),
                                .lambda = lambda,
-                               .in_scale = T(s.in_scale)}(in[0]);
+                               .in_scale = T(s.in_scale),
+                               .drop = is_training ? oracle::widen<T>(s.drop_factors()) : Vector()}(in[0]);
   };
 }
 
@@ -150,23 +173,23 @@ class ResidualFormula : public testing::Test {
 using Norms = testing::Types<evenkeel::LayerNorm<double>, evenkeel::RMSNorm<double>>;
 TYPED_TEST_SUITE(ResidualFormula, Norms);
 
-TYPED_TEST(ResidualFormula, InferenceMatchesTheOracleWithEveryCombinationOfNormsAndLambdas) {
+TYPED_TEST(ResidualFormula, InferenceMatchesTheOracleWithEveryCombinationOfSettings) {
   for (const Setting& s : settings()) {
     const auto block = random_block<TypeParam>(s);
     const Inputs inputs = oracle_inputs(this->x, block);
     std::vector<double> y(size);
     block.forward_into(matrix(this->x), matrix(y));
-    EXPECT_TRUE(near(y, oracle_of(s, inputs.index)(inputs.values), 8)) << s.name();  // measured: 3.1
+    EXPECT_TRUE(near(y, oracle_of(s, inputs.index, false)(inputs.values), 8)) << s.name();  // measured: 3.1
   }
 }
 
-TYPED_TEST(ResidualFormula, TrainingAndEveryGradientMatchDualNumbersWithEveryCombinationOfNormsAndLambdas) {
+TYPED_TEST(ResidualFormula, TrainingAndEveryGradientMatchDualNumbersWithEveryCombinationOfSettings) {
   for (const Setting& s : settings()) {
     SCOPED_TRACE(s.name());
     auto block = random_block<TypeParam>(s);
     typename BlockOf<TypeParam>::Saved saved;
     const Inputs inputs = oracle_inputs(this->x, block);
-    const auto formula = oracle_of(s, inputs.index);
+    const auto formula = oracle_of(s, inputs.index, true);
     const auto expected = [&](const std::string& of) {
       return gradient(inputs.values, inputs.index.at(of), formula, oracle::widen(this->dy));
     };

@@ -49,10 +49,12 @@ class Images {
   /// `axes` as resolve_image_axes gives them.
   Images(const TensorView<Scalar>& view, const ImageAxes& axes)
       : data_(view.data()), batch_(axis_of(view, axes.batch)), channels_(axis_of(view, axes.channel)) {
-    for (int k = 0; k < view.rank(); ++k) {
-      const int axis = view.order() == StorageOrder::row_major ? view.rank() - 1 - k : k;
-      if (axis != axes.batch && axis != axes.channel) pixel_axes_[count_++] = axis_of(view, axis);
-    }
+    append_pixels(view, axes);
+  }
+  /// One example, of which all axes but the channels' are pixels.
+  Images(const TensorView<Scalar>& view, int channel)
+      : data_(view.data()), batch_{1, 0}, channels_(axis_of(view, channel)) {
+    append_pixels(view, {-1, channel});
   }
   /// Dense memory, channels first.
   Images(Scalar* data, Index batch, Index channels, Index pixels) noexcept
@@ -90,6 +92,14 @@ class Images {
     return part;
   }
 
+  /// `count` channels from `first` on.
+  Images channel_range(Index first, Index count) const noexcept {
+    Images part = *this;
+    part.data_ += first * channels_.stride;
+    part.channels_.extent = count;
+    return part;
+  }
+
   /// body(offset) of every pixel, in the order of memory: the same for all tensors of one shape and storage order.
   template <class Body>
   void for_each_pixel(const Body& body) const {
@@ -98,6 +108,14 @@ class Images {
 
  private:
   static Axis axis_of(const TensorView<Scalar>& view, int axis) { return {view.shape()[axis], view.stride(axis)}; }
+
+  /// From the fastest axis in memory to the slowest.
+  void append_pixels(const TensorView<Scalar>& view, const ImageAxes& others) {
+    for (int k = 0; k < view.rank(); ++k) {
+      const int axis = view.order() == StorageOrder::row_major ? view.rank() - 1 - k : k;
+      if (axis != others.batch && axis != others.channel) pixel_axes_[count_++] = axis_of(view, axis);
+    }
+  }
 
   template <class Body>
   void visit_pixels(std::size_t axes, Index offset, const Body& body) const {

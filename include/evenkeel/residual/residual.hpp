@@ -14,9 +14,15 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+namespace detail {
+struct SeesNothing {
+  void operator()(const auto&) const noexcept {}
+};
+}  // namespace detail
+
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
-///   y = N_trunk(alpha * N_skip(x) + lambda * N_branch(F(in_scale * N_in(x))))
+///   y = N_trunk(alpha * N_skip(x) + lambda * drop(N_branch(F(in_scale * N_in(x)))))
 ///
 /// Blocks such as PreNorm and PostNorm are names for settings of it, and can be stored as a Residual. The forward is
 /// two halves, enter(x), what F receives, and leave(x, f), the new stream; the backward is their mirror.
@@ -55,6 +61,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     typename N::Saved in_, branch_, skip_, trunk_;
     typename F::Saved sublayer_;
+    typename Dropout<Scalar>::Saved drop_;
     std::vector<Scalar> entered_;   // N_in(x), which F's Saved may view
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
     std::vector<Scalar> added_;     // what a learned lambda multiplies
@@ -94,8 +101,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     }
   }
 
-  template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+  /// Training; see_branch(view) is shown N_branch(F(N_in(x))) before it is multiplied by lambda and added.
+  template <Tensor X, Tensor Y, class SeeBranch = detail::SeesNothing>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {},
+                    const SeeBranch& see_branch = {}) {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y, context);
@@ -105,11 +114,11 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const MutableView returned = place_of_returned(x, y, saved);
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
-      leave_into(*this, x, returned, y, &saved, scratch, context);
+      leave_into(*this, x, returned, y, &saved, scratch, context, see_branch);
     } else {
       const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
                                               context_of_sublayer(scratch, context));
-      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context);
+      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context, see_branch);
     }
     saved.x_ = x;
   }
@@ -206,6 +215,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   const ResidualNorms<N>& norms() const noexcept { return norms_; }
   /// To load or map a learned lambda; a value of another kind is not for a Saved that there is.
   Lambda<Scalar>& lambda() noexcept { return settings_.lambda; }
+  std::optional<Dropout<Scalar>>& drop() noexcept { return settings_.drop; }
   const ResidualSettings<Scalar>& settings() const noexcept { return settings_; }
 
   /// See for_each_parameter.
@@ -328,18 +338,25 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     return norms_.trunk ? kept(saved.sum_, x) : y;
   }
 
-  /// N_branch(f), 0 in rows that are not valid: f itself or, where it changes or is read again, at `place`.
+  /// drop(N_branch(f)), 0 in rows that are not valid: f itself or, where it changes or is read again, at `place`.
   template <class Self>
   static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, const Context& context) {
-    auto& norm = self.norms_.branch;
-    if (norm) {
+    if (auto& norm = self.norms_.branch) {
       if (saved && f.data() != saved->returned_.data()) {
         const MutableView returned = kept(saved->returned_, f);
         scale(1, f, returned);
         f = returned;
       }
       apply(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
-    } else if (f.data() != place.data()) {
+      f = place;
+    }
+    if constexpr (!std::is_const_v<Self>) {
+      if (saved && self.settings_.drop) {
+        self.settings_.drop->forward_into(f, place, saved->drop_, context);
+        f = place;
+      }
+    }
+    if (f.data() != place.data()) {
       const bool is_read_again = saved && self.settings_.lambda.is_learned();
       if (!is_read_again && !context.mask.is_given()) return f;
       scale(1, f, place);
@@ -349,14 +366,15 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
-  template <class Self>
+  template <class Self, class SeeBranch = detail::SeesNothing>
   static void leave_into(Self& self, const View& x, const View& f, const MutableView& y, Saved* saved, Scratch& scratch,
-                         const Context& context) {
+                         const Context& context, const SeeBranch& see_branch = {}) {
     auto& norms = self.norms_;
     const auto& settings = self.settings_;
     const MutableView sum = !norms.trunk ? y : saved ? kept(saved->sum_, x) : temporary(scratch, x);
     const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added_, x) : sum;
     const View branch = branch_into(self, f, added, saved, scratch.rest(context));
+    see_branch(branch);
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
@@ -386,6 +404,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                                   scratch.rest(context));
     detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
     detail::zero_invalid_rows(mask_of(saved), df);
+    if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
   }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "evenkeel/residual/lambda.hpp"
+#include "evenkeel/sublayers/dropout.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -22,6 +23,7 @@ struct ResidualSettings {
   double alpha = 1;            ///< factor of the skip path
   Lambda<Scalar> lambda = {};  ///< factor of the branch
   double in_scale = 1;         ///< factor behind the norm of what F receives: 1 / sqrt(l) in LayerNorm Scaling
+  std::optional<Dropout<Scalar>> drop = {};  ///< of the branch, in training: per element, or per sample (DropPath)
 };
 
 }  // namespace EVENKEEL_ARCH
