@@ -8,6 +8,7 @@
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
+#include "evenkeel/detail/valid_rows.hpp"
 #include "evenkeel/residual/residual_settings.hpp"
 
 namespace evenkeel {
@@ -32,6 +33,9 @@ struct SeesNothing {
 ///   auto y = block.forward(x, saved);
 ///   auto dx = block.backward(dy, saved);
 /// @endcode
+///
+/// Where Context has a mask, F receives a row that is not valid as N_in(0), what it returns for that row counts as 0,
+/// and the skip path goes on: y = N_trunk(alpha * N_skip(x)) there. F sees the mask too.
 ///
 /// Shapes    x, y, and F's input and output alike, in one storage order; a lambda that is a vector [last axis].
 /// Errors    throws std::invalid_argument if a factor is not finite, lambda does not fit, F's output has another shape
@@ -62,6 +66,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
     std::vector<Scalar> added_;     // what a learned lambda multiplies
     std::vector<Scalar> sum_;       // what N_trunk reads again
+    std::vector<std::uint8_t> is_valid_;  // the mask, if there was one
+    std::vector<Scalar> valid_x_;         // x with zeros where it is not valid
   };
 
   explicit Residual(F sublayer, ResidualNorms<N> norms = {}, ResidualSettings<Scalar> settings = {})
@@ -76,10 +82,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
-    require_output(x, y);
+    require_output(x, y, context);
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
     View entered = x;
-    if (changes_input()) {
+    if (changes_input(context)) {
       const MutableView place = temporary(scratch, x);
       enter_into(*this, x, place, nullptr, scratch.rest(context));
       entered = place;
@@ -101,7 +107,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                     const SeeBranch& see_branch = {}) {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
-    require_output(x, y);
+    require_output(x, y, context);
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
     saved.x_ = {};
     const View entered = enter_view(x, saved, scratch.rest(context));
@@ -158,6 +164,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     auto y = make_like(x);
     const View returned = require_returned(const_view(f), const_view(x));
     settings_.lambda.require_fits("Residual::leave", returned.shape());
+    detail::require_row_mask("Residual::leave", "mask", context.mask, returned.shape());
     Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
     leave_into(*this, const_view(x), returned, tensor_view(y), nullptr, scratch, context);
     return y;
@@ -168,6 +175,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     auto y = make_like(x);
     const View returned = require_returned(const_view(f), const_view(x));
     settings_.lambda.require_fits("Residual::leave", returned.shape());
+    detail::require_row_mask("Residual::leave", "mask", context.mask, returned.shape());
     Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
     leave_into(*this, const_view(x), returned, tensor_view(y), &saved, scratch, context);
     return y;
@@ -245,11 +253,12 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   /// that of N_in(x).
   static constexpr std::size_t most_temporaries = 4;
 
-  void require_output(const View& x, const MutableView& y) const {
+  void require_output(const View& x, const MutableView& y, const Context& context) const {
     require_same_shape("Residual::forward", "y", y.shape(), "x", x.shape());
     require_same_order("Residual::forward", "y", y, "x", x);
     require_no_overlap("Residual::forward", "y", y, "x", x);
     settings_.lambda.require_fits("Residual::forward", x.shape());
+    detail::require_row_mask("Residual::forward", "mask", context.mask, x.shape());
   }
   static View require_returned(const View& f, const View& x) {
     require_same_shape("Residual", "what the sublayer returned", f.shape(), "what it was given", x.shape());
@@ -289,19 +298,37 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     std::as_const(norm).forward_into(x, y, context);
   }
 
-  bool changes_input() const noexcept { return norms_.in || settings_.in_scale != 1; }
+  bool changes_input(const Context& context) const noexcept {
+    return norms_.in || settings_.in_scale != 1 || context.mask.is_given();
+  }
+  static MaskView mask_of(const Saved& saved) { return saved.is_valid_.empty() ? MaskView() : saved.is_valid_; }
 
   View enter_view(const View& x, Saved& saved, const Context& context) {
-    if (!changes_input()) return x;
+    saved.is_valid_.clear();
+    if (!changes_input(context)) return x;
     const MutableView entered = kept(saved.entered_, x);
     enter_into(*this, x, entered, &saved, context);
     return entered;
   }
   template <class Self>
-  static void enter_into(Self& self, const View& x, const MutableView& entered, Saved* saved, const Context& context) {
+  static void enter_into(Self& self, View x, const MutableView& entered, Saved* saved, const Context& context) {
+    if (context.mask.is_given()) x = valid_rows(x, entered, saved, context.mask);
     const double factor = self.settings_.in_scale;
     if (self.norms_.in) apply(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
     if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
+  }
+
+  /// x with zeros where it is not valid, at `entered` or, in training, in what `saved` keeps.
+  static View valid_rows(const View& x, const MutableView& entered, Saved* saved, const MaskView& mask) {
+    detail::require_row_mask("Residual::enter", "mask", mask, x.shape());
+    const MutableView copy = saved ? kept(saved->valid_x_, x) : entered;
+    scale(1, x, copy);
+    detail::zero_invalid_rows(mask, copy);
+    if (saved) {
+      saved->is_valid_.assign(static_cast<std::size_t>(detail::rows_shape(x.shape()).size()), 1);
+      detail::clear_invalid_flags(mask, x.shape(), saved->is_valid_.data());
+    }
+    return copy;
   }
 
   /// Where F writes in training: what reads it again, or sums it up.
@@ -311,7 +338,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     return norms_.trunk ? kept(saved.sum_, x) : y;
   }
 
-  /// drop(N_branch(f)): f itself or, where it changes or is read again, at `place`.
+  /// drop(N_branch(f)), 0 in rows that are not valid: f itself or, where it changes or is read again, at `place`.
   template <class Self>
   static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, const Context& context) {
     if (auto& norm = self.norms_.branch) {
@@ -323,15 +350,18 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       apply(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
       f = place;
     }
-    if (!saved) return f;
     if constexpr (!std::is_const_v<Self>) {
-      if (auto& drop = self.settings_.drop) {
-        drop->forward_into(f, place, saved->drop_, context);
-        return place;
+      if (saved && self.settings_.drop) {
+        self.settings_.drop->forward_into(f, place, saved->drop_, context);
+        f = place;
       }
     }
-    if (!self.settings_.lambda.is_learned() || f.data() == place.data()) return f;
-    scale(1, f, place);
+    if (f.data() != place.data()) {
+      const bool is_read_again = saved && self.settings_.lambda.is_learned();
+      if (!is_read_again && !context.mask.is_given()) return f;
+      scale(1, f, place);
+    }
+    detail::zero_invalid_rows(context.mask, place);
     return place;
   }
 
@@ -373,18 +403,20 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
     detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
+    detail::zero_invalid_rows(mask_of(saved), df);
     if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
   }
 
   void enter_backward_into(View da, const Saved& saved, const TensorGradient<Scalar>& dx, Scratch& scratch,
                            const Context& context) {
+    if ((norms_.in && settings_.in_scale != 1) || mask_of(saved).is_given()) {
+      const MutableView scaled = temporary(scratch, da);
+      scale(norms_.in ? settings_.in_scale : 1, da, scaled);
+      detail::zero_invalid_rows(mask_of(saved), scaled);
+      da = scaled;
+    }
     if (norms_.in) {
-      if (settings_.in_scale != 1) {
-        const MutableView scaled = temporary(scratch, da);
-        scale(settings_.in_scale, da, scaled);
-        da = scaled;
-      }
       norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
       detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), settings_.in_scale, da, dx.view());
