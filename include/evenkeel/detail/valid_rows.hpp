@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "evenkeel/core/axis_view.hpp"
 #include "evenkeel/core/mask_view.hpp"
@@ -57,18 +58,61 @@ inline void clear_invalid_flags(const MaskView& mask, const Shape& x, std::uint8
   });
 }
 
+/// Where the row at these indices begins.
+template <class Scalar>
+Scalar* row_at(const TensorView<Scalar>& x, const std::array<Index, max_rank>& index) {
+  Scalar* row = x.data();
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) row += index[static_cast<std::size_t>(axis)] * x.stride(axis);
+  return row;
+}
+
 /// Writes 0 to every row of x that is not valid.
 template <class Scalar>
 void zero_invalid_rows(const MaskView& mask, const TensorView<Scalar>& x) {
   if (!mask.is_given() || x.size() == 0) return;
   const int last = x.rank() - 1;
-  for_each_row(mask, x.shape(), [&](Index, bool is_valid, const std::array<Index, max_rank>& index) {
+  for_each_row(mask, x.shape(), [&](Index, bool is_valid, const auto& index) {
     if (is_valid) return;
-    Scalar* row = x.data();
-    for (int axis = 0; axis < last; ++axis) row += index[static_cast<std::size_t>(axis)] * x.stride(axis);
+    Scalar* row = row_at(x, index);
     for (Index j = 0; j < x.shape()[last]; ++j) row[j * x.stride(last)] = Scalar(0);
   });
 }
+
+/// Copies x, with 0 for every row that is not valid.
+template <class Scalar>
+TensorView<const Scalar> copy_valid_rows(const MaskView& mask, const TensorView<const Scalar>& x,
+                                         const TensorView<Scalar>& copy) {
+  const int last = x.rank() - 1;
+  if (x.size() == 0) return copy;
+  for_each_row(mask, x.shape(), [&](Index, bool is_valid, const auto& index) {
+    const Scalar* from = row_at(x, index);
+    Scalar* to = row_at(copy, index);
+    for (Index j = 0; j < x.shape()[last]; ++j) {
+      to[j * copy.stride(last)] = is_valid ? from[j * x.stride(last)] : Scalar(0);
+    }
+  });
+  return copy;
+}
+
+/// What a training forward keeps of a mask: its own copy, and the x that was computed with.
+template <class Scalar>
+class KeptMask {
+ public:
+  /// x or, where there is a mask, a copy with 0 for every row that is not valid.
+  TensorView<const Scalar> keep(const MaskView& mask, const TensorView<const Scalar>& x) {
+    const Shape rows = rows_shape(x.shape());
+    is_valid_.assign(mask.is_given() ? static_cast<std::size_t>(rows.size()) : 0, 1);
+    if (!mask.is_given()) return x;
+    clear_invalid_flags(mask, x.shape(), is_valid_.data());
+    valid_x_.resize(static_cast<std::size_t>(x.size()));
+    return copy_valid_rows(mask, x, TensorView<Scalar>(valid_x_.data(), x.shape(), x.order()));
+  }
+  MaskView view() const { return is_valid_.empty() ? MaskView() : MaskView(is_valid_); }
+
+ private:
+  std::vector<std::uint8_t> is_valid_;  // [rows]; empty: there was no mask
+  std::vector<Scalar> valid_x_;
+};
 
 }  // namespace detail
 }  // namespace EVENKEEL_ARCH

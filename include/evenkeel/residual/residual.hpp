@@ -7,18 +7,12 @@
 
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
+#include "evenkeel/detail/residual_checks.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
-#include "evenkeel/detail/valid_rows.hpp"
 #include "evenkeel/residual/residual_settings.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
-
-namespace detail {
-struct SeesNothing {
-  void operator()(const auto&) const noexcept {}
-};
-}  // namespace detail
 
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
@@ -66,8 +60,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
     std::vector<Scalar> added_;     // what a learned lambda multiplies
     std::vector<Scalar> sum_;       // what N_trunk reads again
-    std::vector<std::uint8_t> is_valid_;  // the mask, if there was one
-    std::vector<Scalar> valid_x_;         // x with zeros where it is not valid
+    detail::KeptMask<Scalar> mask_;
   };
 
   explicit Residual(F sublayer, ResidualNorms<N> norms = {}, ResidualSettings<Scalar> settings = {})
@@ -221,28 +214,12 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   /// See for_each_parameter.
   template <class Self, class Visit>
   static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
-    const auto visit_norm = [&](auto& norm, const char* name) {
-      if (norm) for_each_parameter(*norm, visit, prefix + name);
-    };
-    visit_norm(self.norms_.in, "norm_in.");
-    for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
-    visit_norm(self.norms_.branch, "norm_branch.");
-    if (self.settings_.lambda.is_learned()) visit(prefix + "lambda", self.settings_.lambda.parameter());
-    visit_norm(self.norms_.skip, "norm_skip.");
-    visit_norm(self.norms_.trunk, "norm_trunk.");
+    visit_parts(self, prefix, [&](auto& part, const std::string& path) { for_each_parameter(part, visit, path); });
   }
-
   /// See for_each_buffer.
   template <class Self, class Visit>
   static void visit_buffers(Self& self, Visit& visit, const std::string& prefix) {
-    const auto visit_norm = [&](auto& norm, const char* name) {
-      if (norm) for_each_buffer(*norm, visit, prefix + name);
-    };
-    visit_norm(self.norms_.in, "norm_in.");
-    for_each_buffer(self.sublayer_, visit, prefix + "sublayer.");
-    visit_norm(self.norms_.branch, "norm_branch.");
-    visit_norm(self.norms_.skip, "norm_skip.");
-    visit_norm(self.norms_.trunk, "norm_trunk.");
+    visit_parts(self, prefix, [&](auto& part, const std::string& path) { for_each_buffer(part, visit, path); });
   }
 
  private:
@@ -253,25 +230,27 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   /// that of N_in(x).
   static constexpr std::size_t most_temporaries = 4;
 
+  template <class Self, class VisitPart>
+  static void visit_parts(Self& self, const std::string& prefix, const VisitPart& visit) {
+    auto& norms = self.norms_;
+    if (norms.in) visit(*norms.in, prefix + "norm_in.");
+    visit(self.sublayer_, prefix + "sublayer.");
+    if (norms.branch) visit(*norms.branch, prefix + "norm_branch.");
+    visit(self.settings_.lambda, prefix + "lambda");
+    if (norms.skip) visit(*norms.skip, prefix + "norm_skip.");
+    if (norms.trunk) visit(*norms.trunk, prefix + "norm_trunk.");
+  }
+
   void require_output(const View& x, const MutableView& y, const Context& context) const {
-    require_same_shape("Residual::forward", "y", y.shape(), "x", x.shape());
-    require_same_order("Residual::forward", "y", y, "x", x);
-    require_no_overlap("Residual::forward", "y", y, "x", x);
+    detail::require_stream("Residual::forward", x, y, context.mask);
     settings_.lambda.require_fits("Residual::forward", x.shape());
-    detail::require_row_mask("Residual::forward", "mask", context.mask, x.shape());
   }
   static View require_returned(const View& f, const View& x) {
-    require_same_shape("Residual", "what the sublayer returned", f.shape(), "what it was given", x.shape());
-    require_same_order("Residual", "what the sublayer returned", f, "what it was given", x);
+    detail::require_like("Residual", "what the sublayer returned", f, "what it was given", x);
     return f;
   }
   static void require_backward(const View& dy, const Saved& saved, const TensorGradient<Scalar>& dx) {
-    if (saved.x_.rank() == 0) {
-      raise_logic_error("Residual::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
-    }
-    require_same_shape("Residual::backward", "dy", dy.shape(), "the x that was saved", saved.x_.shape());
-    require_same_order("Residual::backward", "dy", dy, "the x that was saved", saved.x_);
-    require_input_gradient("Residual::backward", dx, dy, saved.x_);
+    detail::require_stream_gradient("Residual::backward", dy, saved.x_, dx);
   }
 
   /// What a sublayer of the caller's needs is not in workspace_bytes: without a workspace it allocates for itself.
@@ -301,34 +280,21 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   bool changes_input(const Context& context) const noexcept {
     return norms_.in || settings_.in_scale != 1 || context.mask.is_given();
   }
-  static MaskView mask_of(const Saved& saved) { return saved.is_valid_.empty() ? MaskView() : saved.is_valid_; }
 
   View enter_view(const View& x, Saved& saved, const Context& context) {
-    saved.is_valid_.clear();
-    if (!changes_input(context)) return x;
+    if (!changes_input(context)) return saved.mask_.keep({}, x);
     const MutableView entered = kept(saved.entered_, x);
     enter_into(*this, x, entered, &saved, context);
     return entered;
   }
   template <class Self>
   static void enter_into(Self& self, View x, const MutableView& entered, Saved* saved, const Context& context) {
-    if (context.mask.is_given()) x = valid_rows(x, entered, saved, context.mask);
+    detail::require_row_mask("Residual::enter", "mask", context.mask, x.shape());
+    if (saved) x = saved->mask_.keep(context.mask, x);
+    if (!saved && context.mask.is_given()) x = detail::copy_valid_rows(context.mask, x, entered);
     const double factor = self.settings_.in_scale;
     if (self.norms_.in) apply(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
     if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
-  }
-
-  /// x with zeros where it is not valid, at `entered` or, in training, in what `saved` keeps.
-  static View valid_rows(const View& x, const MutableView& entered, Saved* saved, const MaskView& mask) {
-    detail::require_row_mask("Residual::enter", "mask", mask, x.shape());
-    const MutableView copy = saved ? kept(saved->valid_x_, x) : entered;
-    scale(1, x, copy);
-    detail::zero_invalid_rows(mask, copy);
-    if (saved) {
-      saved->is_valid_.assign(static_cast<std::size_t>(detail::rows_shape(x.shape()).size()), 1);
-      detail::clear_invalid_flags(mask, x.shape(), saved->is_valid_.data());
-    }
-    return copy;
   }
 
   /// Where F writes in training: what reads it again, or sums it up.
@@ -403,17 +369,17 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
     detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
-    detail::zero_invalid_rows(mask_of(saved), df);
+    detail::zero_invalid_rows(saved.mask_.view(), df);
     if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
   }
 
   void enter_backward_into(View da, const Saved& saved, const TensorGradient<Scalar>& dx, Scratch& scratch,
                            const Context& context) {
-    if ((norms_.in && settings_.in_scale != 1) || mask_of(saved).is_given()) {
+    if ((norms_.in && settings_.in_scale != 1) || saved.mask_.view().is_given()) {
       const MutableView scaled = temporary(scratch, da);
       scale(norms_.in ? settings_.in_scale : 1, da, scaled);
-      detail::zero_invalid_rows(mask_of(saved), scaled);
+      detail::zero_invalid_rows(saved.mask_.view(), scaled);
       da = scaled;
     }
     if (norms_.in) {

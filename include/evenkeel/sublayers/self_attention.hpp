@@ -60,9 +60,8 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     friend class SelfAttention;
     typename Linear<Scalar>::Saved query_, key_, value_, out_;
     typename RMSNorm<Scalar>::Saved query_norm_, key_norm_;
-    std::vector<Scalar> valid_x_;                     // where there is a mask: x with zeros
-    std::vector<std::uint8_t> is_valid_;              // [batch, seq], where there is a mask
-    std::vector<Scalar> query_before_, key_before_;   // their norm, where there is one
+    detail::KeptMask<Scalar> mask_;
+    std::vector<Scalar> query_before_, key_before_;  // their norm, where there is one
     std::vector<Scalar> q_, k_, v_, attended_, probabilities_;
     Index position_ = 0;
   };
@@ -190,7 +189,7 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     if (context.cache) raise_invalid_argument(forward_name, "a cache is given in training, expected none");
     Scratch scratch(forward_name, context, workspace_bytes(x.shape()));
     const Shape shape = x.shape();
-    const View valid_x = without_invalid_rows(x, context.mask, saved);
+    const View valid_x = saved.mask_.keep(context.mask, x);
     saved.position_ = position_of(context);
     project(query_, query_norm_, valid_x, query_heads(shape, kept(saved.q_, query_size(shape))), saved.query_,
             saved.query_norm_, saved.query_before_, scratch.rest(context));
@@ -213,7 +212,7 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     require_backward(dy, saved, dx);
     const Shape shape = dy.shape();
     Scratch scratch(backward_name, context, backward_bytes(shape));
-    dy = without_invalid_rows(dy, flags_view(saved.is_valid_), scratch);
+    dy = without_invalid_rows(dy, saved.mask_.view(), scratch);
     Scalar* dq = scratch.take<Scalar>(query_size(shape));
     Scalar* dk = scratch.take<Scalar>(key_size(shape));
     Scalar* dv = scratch.take<Scalar>(key_size(shape));
@@ -327,23 +326,9 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     detail::clear_invalid_flags(context.mask, x, flags);
     detail::clear_invalid_flags(context.key_mask, x, flags);
   }
-  static MaskView flags_view(const std::vector<std::uint8_t>& flags) {
-    return flags.empty() ? MaskView() : MaskView(flags);
-  }
-  static View copy_without_invalid_rows(const View& x, const MaskView& mask, Scalar* memory) {
-    const MutableView copy(memory, x.shape());
-    detail::row_map<Scalar>(forward_name, "x", copy) = detail::row_map<Scalar>(forward_name, "x", x);
-    detail::zero_invalid_rows(mask, copy);
-    return copy;
-  }
   static View without_invalid_rows(const View& x, const MaskView& mask, Scratch& scratch) {
-    return mask.is_given() ? copy_without_invalid_rows(x, mask, scratch.take<Scalar>(x.size())) : x;
-  }
-  static View without_invalid_rows(const View& x, const MaskView& mask, Saved& saved) {
-    saved.is_valid_.assign(mask.is_given() ? static_cast<std::size_t>(detail::rows_shape(x.shape()).size()) : 0, 1);
     if (!mask.is_given()) return x;
-    detail::clear_invalid_flags(mask, x.shape(), saved.is_valid_.data());
-    return copy_without_invalid_rows(x, mask, kept(saved.valid_x_, x.size()));
+    return detail::copy_valid_rows(mask, x, MutableView(scratch.take<Scalar>(x.size()), x.shape()));
   }
 
   // ---------------------------------------------------------------- steps
