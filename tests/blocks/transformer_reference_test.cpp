@@ -112,14 +112,19 @@ class TransformerReference : public testing::Test {
     const TensorView<const T> input(x.data(), shape), upstream(dy.data(), shape);
     std::as_const(model).forward_into(input, TensorView<T>(inference.data(), shape), context);
     model.forward_into(input, TensorView<T>(y.data(), shape), saved, context);
-    const auto observe = [&](std::size_t block, const TensorView<const T>& gradient) {
-      block_gradients[block].assign(gradient.data(), gradient.data() + gradient.size());
-    };
-    model.backward_into(upstream, saved, TensorView<T>(dx.data(), shape), context, observe);
+    model.backward_into(upstream, saved, TensorView<T>(dx.data(), shape), context, GradientProbe{{}, block_gradients});
     EXPECT_TRUE(matches<T>(inference, reference.outputs.at("y")));
     EXPECT_TRUE(matches<T>(y, reference.outputs.at("y")));
     EXPECT_TRUE(matches<T>(dx, reference.grads.at("x")));
   }
+
+  /// Keeps the gradient at the input of each block.
+  struct GradientProbe : evenkeel::NoObserver {
+    void on_gradient(std::size_t block, const TensorView<const T>& gradient, const auto&) {
+      to[block].assign(gradient.data(), gradient.data() + gradient.size());
+    }
+    std::map<std::size_t, std::vector<T>>& to;
+  };
 
   std::vector<T> x;
   std::map<std::size_t, std::vector<T>> block_gradients;
