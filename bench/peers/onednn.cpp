@@ -60,10 +60,15 @@ F flags_of(Norm norm) {
   return norm == Norm::batch_inference ? scale_and_shift | F::use_global_stats : scale_and_shift;
 }
 
+/// x in its plain layout. Channels that are last are given as images of one column: for matrices oneDNN has no fast
+/// BatchNorm.
 memory::desc plain(const Case& c) {
-  memory::dims extents;
-  for (const Index extent : c.extents()) extents.push_back(extent);
-  return {extents, memory::data_type::f32, extents.size() == 2 ? memory::format_tag::ab : memory::format_tag::abcd};
+  const Shape& s = c.shape;
+  if (c.norm == Norm::layer || c.norm == Norm::rms) {
+    return {{s.rows, s.features}, memory::data_type::f32, memory::format_tag::ab};
+  }
+  if (c.inner() == 1) return {{1, s.features, s.rows, 1}, memory::data_type::f32, memory::format_tag::acdb};
+  return {{s.rows, s.features, c.height, c.width}, memory::data_type::f32, memory::format_tag::abcd};
 }
 
 memory over(const memory::desc& desc, const float* values) {

@@ -132,7 +132,7 @@ void print_heading(const std::vector<Library>& libraries, const Effort& effort) 
   }
   std::printf(
       "; float, one thread; %s; %s.\nTime as a multiple of the streaming copy y = a*x (backward: dx = a*x + b*dy) of "
-      "the same bytes, and of evenkeel's:\nmedian of %d rounds, every contender in every round, ± half the "
+      "the same bytes, and of evenkeel's:\nprocessor time, median of %d rounds with every contender in each, ± half the "
       "interquartile range. Bold: faster than evenkeel. None: the library has no such operation.\n\n",
       processor().c_str(), compiler().c_str(), effort.rounds);
   std::printf("| operation | shape | copy GB/s | evenkeel ÷ copy |");
