@@ -58,7 +58,7 @@ Ratios ratios_of(const Result& r) {
 std::string cell(double ratio) { return std::isnan(ratio) ? "none" : fixed(ratio, 2); }
 
 /// Bold where the peer takes less time than evenkeel.
-std::string comparison(double ratio) { return ratio < 1 ? "**" + cell(ratio) + "**" : cell(ratio); }
+std::string comparison(double ratio) { return ratio < 0.995 ? "**" + cell(ratio) + "**" : cell(ratio); }
 
 void print_cells(const std::string& operation, const std::string& shape, const std::string& speed,
                  const std::string& ours, const Ratios& ratios) {
