@@ -50,7 +50,7 @@ int main() {
     const Matrix scores = model(next, &cache);
     decoded.middleRows(static_cast<Index>(text.size() - next.size()), scores.rows()) = scores;
     Index best;
-    scores.bottomRows(1).middleCols(32, 95).maxCoeff(&best);  // printable characters
+    scores.row(scores.rows() - 1).segment(32, 95).maxCoeff(&best);  // printable characters
     next = {static_cast<int>(32 + best)};
     text.push_back(next[0]);
   }
