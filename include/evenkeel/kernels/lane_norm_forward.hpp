@@ -105,7 +105,7 @@ class LaneNormForwardPass {
               *beta = parameter_block<0>(a_.beta, a_.beta ? first : 0);
       write(x, y, coefficients, [&](Index, auto) { return ParametersOfLanes{gamma, beta}; });
     } else {
-      write(x, y, coefficients, [&](Index l, auto rows) { return ParametersOfRows<rows>(a_, l); });
+      write(x, y, coefficients, [&](Index l, auto count) { return ParametersOfRows<count>(a_, l); });
     }
   }
 
