@@ -103,7 +103,22 @@ class Images {
   /// body(offset) of every pixel, in the order of memory: the same for all tensors of one shape and storage order.
   template <class Body>
   void for_each_pixel(const Body& body) const {
-    visit_pixels(count_, 0, body);
+    visit_pixels(count_, 0, 0, body);
+  }
+
+  /// The pixels along the fastest axes in memory, as far as they follow one another at the same distance.
+  Axis run() const noexcept {
+    Axis run;
+    for (std::size_t k = 0; k < run_axes(); ++k) {
+      if (run.extent == 1) run.stride = pixel_axes_[k].stride;
+      run.extent *= pixel_axes_[k].extent;
+    }
+    return run;
+  }
+  /// body(offset) of every run, in the order of for_each_pixel.
+  template <class Body>
+  void for_each_run(const Body& body) const {
+    visit_pixels(count_, run_axes(), 0, body);
   }
 
  private:
@@ -117,11 +132,25 @@ class Images {
     }
   }
 
+  /// body(offset) of the first pixel at every index along the axes [first, last).
   template <class Body>
-  void visit_pixels(std::size_t axes, Index offset, const Body& body) const {
-    if (axes == 0) return body(offset);
-    const Axis& slowest = pixel_axes_[axes - 1];
-    for (Index i = 0; i < slowest.extent; ++i) visit_pixels(axes - 1, offset + i * slowest.stride, body);
+  void visit_pixels(std::size_t last, std::size_t first, Index offset, const Body& body) const {
+    if (last == first) return body(offset);
+    const Axis& slowest = pixel_axes_[last - 1];
+    for (Index i = 0; i < slowest.extent; ++i) visit_pixels(last - 1, first, offset + i * slowest.stride, body);
+  }
+
+  /// How many of the fastest axes make a run.
+  std::size_t run_axes() const noexcept {
+    Axis run;
+    for (std::size_t k = 0; k < count_; ++k) {
+      const Axis& axis = pixel_axes_[k];
+      if (axis.extent == 1) continue;
+      if (run.extent != 1 && axis.stride != run.extent * run.stride) return k;
+      if (run.extent == 1) run.stride = axis.stride;
+      run.extent *= axis.extent;
+    }
+    return count_;
   }
 
   Scalar* data_;

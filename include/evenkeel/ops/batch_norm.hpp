@@ -21,7 +21,7 @@ inline namespace EVENKEEL_ARCH {
 /// Writes    y, saved, and the running statistics and counter of `update`.
 /// Numerics  within 4 ulp of max(|y|, 1); a constant channel gives exactly beta (BatchNormOp tests).
 /// Cost      x read twice, y written once; no allocation. With masked positions the valid ones are copied through the
-///           context's workspace, some channels at a time, which takes about three times as long.
+///           context's workspace, some channels at a time, which takes several times as long.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, the
 ///           channel axis is out of range, eps is negative or NaN, there is one value per channel, memory overlaps, or
 ///           the context's workspace is too small.
