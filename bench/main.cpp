@@ -8,18 +8,13 @@
 #include <vector>
 
 #include "layouts.hpp"
+#include "quantile.hpp"
 #include "table.hpp"
 
 /// Runs the benchmarks with their repetitions interleaved, and prints one table for each direction and type. With
 /// --benchmark_format or --benchmark_out it is an ordinary Google Benchmark program.
 namespace bench {
 namespace {
-
-double quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
-}
 
 /// The times of all repetitions of every benchmark.
 class Times : public benchmark::BenchmarkReporter {

@@ -39,13 +39,13 @@ inline const std::vector<Shape>& shapes() {
   return all;
 }
 
-/// Numbers on a cache line, from a fixed seed.
+/// Numbers on a cache line, the same for the same seed.
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(Index count)
+  explicit Buffer(Index count, std::uint64_t seed = 1)
       : data_(static_cast<T*>(::operator new[](static_cast<std::size_t>(count) * sizeof(T), alignment))) {
-    std::uint64_t state = 1;
+    std::uint64_t state = seed;
     for (Index i = 0; i < count; ++i) data_[i] = normal(state);
   }
   ~Buffer() { ::operator delete[](data_, alignment); }
@@ -101,8 +101,9 @@ class Data {
     for (Index i = 0; i < s.rows; ++i) std::sort(sorted_->at(i * s.features), sorted_->at((i + 1) * s.features));
   }
 
-  Buffer<T> x_{largest}, dy_{largest}, y_{largest}, dx_{largest};
-  Buffer<T> gamma_{longest}, beta_{longest}, dgamma_{longest}, dbeta_{longest};
+  // What is read differs: with dy or gamma equal to x, results that are wrong could agree.
+  Buffer<T> x_{largest, 1}, dy_{largest, 2}, y_{largest}, dx_{largest};
+  Buffer<T> gamma_{longest, 3}, beta_{longest, 4}, dgamma_{longest}, dbeta_{longest};
   Buffer<T> mean_{most_rows}, mean_rest_{most_rows}, rstd_{most_rows};
   std::unique_ptr<Buffer<T>> sorted_;
 };

@@ -20,6 +20,14 @@ inline Measures measure(const View& v, const Matrix& reference) {
           .cosine = norm > 0 ? (x * r).sum() / (norm * r.matrix().norm()) : 0};
 }
 
+/// Measures the gradient at the input of each block.
+struct GradientProbe : evenkeel::NoObserver {
+  void on_gradient(std::size_t i, const View& dx, const auto&) { points[i].gradient = measure(dx, dy); }
+
+  std::vector<Point>& points;
+  const Matrix& dy;
+};
+
 /// What every network of pre_vs_post is given: the embedded text, and the gradient at the output.
 struct Trial {
   Matrix x, dy;
@@ -33,7 +41,7 @@ struct Trial {
     for (std::size_t i = 0; i < points.size(); ++i) {
       points[i].stream = measure(i == 0 ? evenkeel::const_view(x) : saved.stream(i - 1), x);
     }
-    stack.backward_into(dy, saved, {}, {}, [&](std::size_t i, const View& dx) { points[i].gradient = measure(dx, dy); });
+    stack.backward_into(dy, saved, {}, {}, GradientProbe{{}, points, dy});
     points.push_back({measure(evenkeel::const_view(y), x), measure(evenkeel::const_view(dy), dy)});
     return points;
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "evenkeel/blocks/parallel_block.hpp"
+#include "evenkeel/blocks/gpt2.hpp"
 #include "evenkeel/blocks/plain_residual.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
@@ -192,6 +193,21 @@ TEST(Allocation, DoesNotHappenInAStackOfMixedBlocks) {
                                      Block(f, {.in = norm, .branch = norm}), evenkeel::PreNorm(norm, f)};
   expect_no_allocation(randomized(Stack(blocks)));
   expect_no_allocation(randomized(Stack(blocks, std::nullopt)));
+}
+
+TEST(Allocation, DoesNotHappenInATransformerNorWhereItDecodes) {
+  const auto stack =
+      randomized(evenkeel::gpt2<float>({.layers = 2, .d_model = d_model, .num_heads = 4, .d_ff = d_ff}));
+  expect_no_allocation(stack);
+  evenkeel::KeyValueCache<float> cache(stack.cache_settings(8));
+  Buffers b(3, stack);
+  const std::vector<std::uint8_t> valid = {1, 1, 1};
+  Context context = b.context();
+  context.cache = &cache;
+  context.mask = valid;
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_EQ(allocations_of([&] { stack.forward_into(b.x, b.y, context); }), 0) << "call " << call;
+  }
 }
 
 TEST(Allocation, DoesNotHappenForOneTokenOfAWideModel) {

@@ -166,17 +166,23 @@ TEST_P(StackOfMixedBlocks, SavesTheStreamAfterEachBlock) {
   EXPECT_EQ(saved.stream(6).rank(), 0);
 }
 
+struct GradientsSeen : evenkeel::NoObserver {
+  void on_gradient(std::size_t i, const TensorView<const double>& dx, Block&) {
+    order.push_back(i);
+    EXPECT_EQ(matrix_of(dx), expected[i]) << "block " << i;
+  }
+  const std::vector<Matrix>& expected;
+  std::vector<std::size_t> order;
+};
+
 TEST_P(StackOfMixedBlocks, ShowsTheGradientAtTheInputOfEachBlock) {
   expected.forward(x);
   stack.forward(x, saved);
   const Matrix expected_dx = expected.backward(dy);
-  std::vector<std::size_t> order;
+  GradientsSeen seen{{}, expected.gradients, {}};
   Matrix dx(rows, features);
-  stack.backward_into(dy, saved, dx, {}, [&](std::size_t i, const TensorView<const double>& dx_i) {
-    order.push_back(i);
-    EXPECT_EQ(matrix_of(dx_i), expected.gradients[i]) << "block " << i;
-  });
-  EXPECT_EQ(order, (std::vector<std::size_t>{5, 4, 3, 2, 1, 0}));
+  stack.backward_into(dy, saved, dx, {}, seen);
+  EXPECT_EQ(seen.order, (std::vector<std::size_t>{5, 4, 3, 2, 1, 0}));
   EXPECT_EQ(dx, expected_dx);
 }
 

@@ -9,11 +9,11 @@
   prefix template void evenkeel::detail::add_normalize<evenkeel::kernels::Row, S>(                                \
       const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                    \
       const evenkeel::TensorView<S>&, const evenkeel::TensorView<S>&, const evenkeel::ResidualSumOptions<S>&,     \
-      const evenkeel::ParameterView<S>&, const evenkeel::ParameterView<S>&, double, const evenkeel::Axes&,        \
+      const evenkeel::detail::RowNormOptions<S>&,                                                         \
       evenkeel::NormStatistics<S>*, const evenkeel::Context&);                                                    \
   prefix template void evenkeel::detail::add_normalize_backward<evenkeel::kernels::Row, S>(                       \
       const char*, const evenkeel::detail::AddNormUpstream<S>&, const evenkeel::NormStatistics<S>&,               \
-      const evenkeel::ResidualSumOptions<S>&, const evenkeel::ParameterView<S>&, const evenkeel::Axes&,           \
+      const evenkeel::ResidualSumOptions<S>&, const evenkeel::detail::RowNormOptions<S>&,          \
       const evenkeel::detail::SumGradientsWanted<S>&, evenkeel::detail::RowNormGradients<S>,                      \
       const evenkeel::Context&);
 #define EVENKEEL_TEST_ADD_NORMS(prefix)               \

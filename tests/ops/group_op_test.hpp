@@ -9,23 +9,11 @@
 
 #include "evenkeel/ops/group_norm.hpp"
 #include "evenkeel/ops/instance_norm.hpp"
+#include "support/compiled_norms.hpp"
 #include "support/gradient_check.hpp"
 #include "support/oracle.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
-
-// What holds the kernels is compiled once, in group_op_test.cpp.
-#define EVENKEEL_TEST_GROUP_NORM(prefix, S)                                                                          \
-  prefix template void evenkeel::detail::normalize_groups<S>(                                                        \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<S>&,                             \
-      const evenkeel::ParameterView<S>&, const evenkeel::ParameterView<S>&, double,                                  \
-      const evenkeel::detail::GroupNormAxes&, evenkeel::NormStatistics<S>*, const evenkeel::Context&);               \
-  prefix template void evenkeel::detail::differentiate_groups<S>(                                                    \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                       \
-      const evenkeel::NormStatistics<S>&, const evenkeel::ParameterView<S>&, const evenkeel::detail::GroupNormAxes&, \
-      const evenkeel::detail::RowNormGradients<S>&, const evenkeel::Context&);
-EVENKEEL_TEST_GROUP_NORM(extern, float)
-EVENKEEL_TEST_GROUP_NORM(extern, double)
 
 namespace evenkeel_test {
 

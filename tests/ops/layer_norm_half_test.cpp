@@ -1,6 +1,8 @@
 // LayerNorm of Eigen::half.
 #include "ops/norm_16_bit.hpp"
 
+EVENKEEL_TEST_NORM(, LayerNormRow, Eigen::half)
+
 namespace evenkeel_test {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(half, Norm16, Configs16<LayerNormOp<Eigen::half>>, Name16);

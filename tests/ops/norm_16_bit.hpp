@@ -1,175 +1,9 @@
 // Norms of numbers of 16 bits: what is tested for each type, with parameters of its type and of float.
 #pragma once
 
-#include <cmath>
-
-#include "ops/op_test.hpp"
-#include "support/reference_case.hpp"
+#include "ops/norm_16_bit_data.hpp"
 
 namespace evenkeel_test {
-
-template <class OpType, class P>
-struct Config16 {
-  using Op = OpType;
-  using Scalar = typename OpType::Scalar;
-  using Parameter = P;
-};
-/// An op with parameters of its type and of float. Each norm and type is compiled in a file of its own.
-template <class Op>
-using Configs16 = testing::Types<Config16<Op, typename Op::Scalar>, Config16<Op, float>>;
-struct Name16 {
-  template <class C>
-  static std::string GetName(int) {
-    return std::string(C::Op::name) + (std::is_same_v<typename C::Parameter, float> ? "_float" : "_same");
-  }
-};
-
-template <class X>
-Reals widened(const std::vector<X>& values) {
-  Reals wide;
-  for (const X& value : values) wide.push_back(static_cast<float>(value));
-  return wide;
-}
-template <class X, class Numbers>
-std::vector<X> rounded(const Numbers& values) {
-  std::vector<X> narrow;
-  for (const auto& value : values) narrow.push_back(X(static_cast<float>(value)));
-  return narrow;
-}
-
-/// The distance between the two numbers of type T around a value.
-template <class T>
-long double unit_at(long double value) {
-  constexpr auto format = kernels::StorageTraits<T>::format;
-  constexpr int digits = format == kernels::StorageFormat::half       ? 11
-                         : format == kernels::StorageFormat::bfloat16 ? 8
-                                                                      : 24;
-  constexpr int smallest_exponent = format == kernels::StorageFormat::half ? -14 : -126;
-  const int exponent = value == 0 ? smallest_exponent : std::max(std::ilogb(value), smallest_exponent);
-  return std::ldexp(1.0L, exponent - digits + 1);
-}
-
-/// Rounded once: within half of a unit of T, and what computing in float costs, in ulp of float of `scale`. That is
-/// within one unit of T wherever the result is not far smaller than the scale.
-template <class T>
-testing::AssertionResult rounded_once(const std::vector<T>& got, const Reals& expected, long double float_ulps,
-                                      const Reals& scale) {
-  if (got.size() != expected.size())
-    return testing::AssertionFailure() << "got " << got.size() << " elements, expected " << expected.size();
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const long double value = static_cast<float>(got[i]);
-    const long double unit = unit_at<T>(std::max(std::abs(value), std::abs(expected[i])));
-    const long double allowed = unit / 2 + float_ulps * ulp<float>() * scale.at(i * scale.size() / got.size());
-    if (!(std::abs(value - expected[i]) <= allowed))
-      return testing::AssertionFailure() << "element " << i << " is " << value << ", expected " << expected[i]
-                                         << ", off by " << std::abs(value - expected[i]) / unit << " units";
-  }
-  return testing::AssertionSuccess();
-}
-
-/// Numbers of a call, in the types that they are stored in.
-template <class X, class P>
-struct Data16 {
-  Index rows = 0, features = 0;
-  std::vector<X> x = {}, dy = {};
-  std::vector<P> gamma = {}, beta = {};  // empty: absent
-  double eps = 1e-5;
-};
-
-template <class X, class P>
-Data16<X, P> random_16(Index rows, Index features, double mean, double std, bool with_gamma, bool with_beta) {
-  const auto size = static_cast<std::size_t>(rows * features), parameters = static_cast<std::size_t>(features);
-  const auto numbers = [](std::size_t count, std::uint64_t seed, double mean_of, double std_of) {
-    return normal_vector<float>(count, seed, mean_of, std_of);
-  };
-  Data16<X, P> d{.rows = rows, .features = features};
-  d.x = rounded<X>(numbers(size, 1, mean, std));
-  d.dy = rounded<X>(numbers(size, 2, 0, 1));
-  if (with_gamma) d.gamma = rounded<P>(numbers(parameters, 3, 0, 1));
-  if (with_beta) d.beta = rounded<P>(numbers(parameters, 4, 0, 1));
-  return d;
-}
-
-/// Rows of `stride` elements, of which the first are data and the others NaN.
-template <class X>
-class Strided {
- public:
-  static constexpr Index gap = 3;
-  Strided(const std::vector<X>& values, Index rows, Index features)
-      : rows_(rows), features_(features), memory_(static_cast<std::size_t>(rows * (features + gap)), nan()) {
-    for (Index i = 0; i < rows && !values.empty(); ++i)
-      std::copy_n(values.begin() + i * features, features, memory_.begin() + i * (features + gap));
-  }
-  TensorView<X> view() { return {memory_.data(), rows_, features_, features_ + gap}; }
-  std::vector<X> values() const {
-    std::vector<X> all;
-    for (Index i = 0; i < rows_; ++i) all.insert(all.end(), row(i), row(i) + features_);
-    return all;
-  }
-  bool is_intact_around() const {
-    bool intact = true;
-    const X expected = nan();
-    for (Index i = 0; i < rows_; ++i)
-      for (Index j = features_; j < features_ + gap; ++j) intact &= std::memcmp(row(i) + j, &expected, sizeof(X)) == 0;
-    return intact;
-  }
-
- private:
-  static X nan() { return X(std::numeric_limits<float>::quiet_NaN()); }
-  const X* row(Index i) const { return memory_.data() + i * (features_ + gap); }
-  Index rows_, features_;
-  std::vector<X> memory_;
-};
-
-template <class X, class P>
-struct Result16 {
-  std::vector<X> y = {}, dx = {};
-  std::vector<P> dgamma = {}, dbeta = {};
-  NormStatistics<X> saved = {};
-};
-
-template <class C, class X = typename C::Scalar, class P = typename C::Parameter>
-Result16<X, P> run_16(const Data16<X, P>& d) {
-  using Op = typename C::Op;
-  OpOptions<X> options{.eps = d.eps};
-  if (!d.gamma.empty()) options.gamma = d.gamma;
-  if (!d.beta.empty()) options.beta = d.beta;
-  Strided<X> x(d.x, d.rows, d.features), y({}, d.rows, d.features);
-  Strided<X> dy(d.dy, d.rows, d.features), dx({}, d.rows, d.features);
-  Result16<X, P> result;
-  Op::into(x.view(), y.view(), result.saved, options);
-  const P nan(std::numeric_limits<float>::quiet_NaN());
-  result.dgamma.assign(d.gamma.size(), nan), result.dbeta.assign(is_centred<Op> ? d.beta.size() : 0, nan);
-  OpGradients<X> to{.dx = dx.view()};
-  if (!d.gamma.empty()) to.dgamma = result.dgamma;
-  if (!result.dbeta.empty()) to.dbeta = result.dbeta;
-  Op::backward(dy.view(), x.view(), result.saved, options, to);
-  for (const auto* array : {&x, &y, &dy, &dx}) EXPECT_TRUE(array->is_intact_around());
-  result.y = y.values(), result.dx = dx.values();
-  return result;
-}
-
-/// y, dx, dgamma and dbeta are what long double gives, rounded once.
-template <class C, class X = typename C::Scalar, class P = typename C::Parameter>
-void expect_rounded_once(const Data16<X, P>& d) {
-  using Op = typename C::Op;
-  using Norm = typename Op::Kernel::Norm;
-  const auto got = run_16<C>(d);
-  const Reals x = widened(d.x), gamma = widened(d.gamma), beta = widened(d.beta);
-  const auto rows = static_cast<std::size_t>(d.rows), features = static_cast<std::size_t>(d.features);
-  const Reals x_hat = Norm::y(x, rows, features, Reals(), Reals(), d.eps);
-  Reals scale = output_scale(x_hat);
-  for (std::size_t i = 0; i < scale.size(); ++i) {
-    if (!gamma.empty()) scale[i] *= std::abs(gamma[i % features]);
-    if (!beta.empty()) scale[i] += std::abs(beta[i % features]);
-  }
-  EXPECT_TRUE(rounded_once(got.y, Norm::y(x, rows, features, gamma, beta, d.eps), contract_ulps, scale));
-  const auto expected = Norm::gradients(widened(d.dy), x, rows, features, gamma, d.eps);
-  EXPECT_TRUE(rounded_once(got.dx, expected.dx, contract_ulps, expected.dx_scale));
-  const long double column_ulps = contract_ulps * std::sqrt(static_cast<long double>(d.rows));
-  EXPECT_TRUE(d.gamma.empty() || rounded_once(got.dgamma, expected.dgamma, column_ulps, expected.dgamma_scale));
-  EXPECT_TRUE(got.dbeta.empty() || rounded_once(got.dbeta, expected.dbeta, column_ulps, expected.dbeta_scale));
-}
 
 template <class C>
 class Norm16 : public testing::Test {};
@@ -302,9 +136,77 @@ TYPED_TEST_P(Norm16, AgreesWithPyTorch) {
   EXPECT_EQ(cases, 2);
 }
 
+/// y of a forward in dense memory.
+template <class C, class X = typename C::Scalar, class P = typename C::Parameter>
+std::vector<X> forward_16(const Data16<X, P>& d, const OpOptions<X>& options, StorageOrder order, Index step = 1) {
+  std::vector<X> x(d.x.size() * static_cast<std::size_t>(step)), y(x.size());
+  const Shape shape{d.rows, d.features};
+  auto strides = TensorView<X>(nullptr, shape, order).strides();
+  for (Index& stride : strides) stride *= step;
+  const auto offset = [&](std::size_t i) {
+    const auto at = static_cast<Index>(i);
+    return static_cast<std::size_t>(at / d.features * strides[0] + at % d.features * strides[1]);
+  };
+  for (std::size_t i = 0; i < d.x.size(); ++i) x[offset(i)] = d.x[i];
+  C::Op::into(TensorView<const X>(x.data(), shape, strides, order), TensorView<X>(y.data(), shape, strides, order),
+              options);
+  std::vector<X> values;
+  for (std::size_t i = 0; i < d.x.size(); ++i) values.push_back(y[offset(i)]);
+  return values;
+}
+
+/// Llama's order, bit for bit: x_hat as it is stored, times gamma, plus beta, rounded again. In rows, lanes, rows that
+/// are gathered, and beside masked rows.
+TYPED_TEST_P(Norm16, RoundedBeforeGammaIsRoundedTwice) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  for (const int given : {0, 1, 2, 3}) {
+    const auto d = random_16<X, P>(5, 77, 0.5, 2, given & 1, given & 2);
+    const std::vector<std::uint8_t> mask = {1, 1, 0, 1, 0};
+    for (const auto& [order, step] : {std::pair{StorageOrder::row_major, 1}, {StorageOrder::column_major, 1},
+                                      {StorageOrder::row_major, 2}}) {
+      OpOptions<X> options{.eps = d.eps, .mask = mask};
+      const auto x_hat = forward_16<TypeParam>(d, options, order, step);
+      if (given & 1) options.gamma = d.gamma;
+      if ((given & 2) && is_centred<typename TypeParam::Op>) options.beta = d.beta;
+      options.rounding = evenkeel::Rounding::before_gamma;
+      const auto y = forward_16<TypeParam>(d, options, order, step);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const double gamma = (given & 1) ? static_cast<float>(d.gamma[i % 77]) : 1;
+        const double beta = options.beta.is_given() ? static_cast<float>(d.beta[i % 77]) : 0;
+        const X expected(mask[i / 77] ? static_cast<float>(static_cast<float>(x_hat[i]) * gamma + beta) : 0.f);
+        EXPECT_EQ(static_cast<float>(y[i]), static_cast<float>(expected)) << given << ", element " << i;
+      }
+    }
+  }
+}
+
+/// Each valid row is a call of the kernel: sums in between are not rounded to 16 bits, where they would stop growing.
+TYPED_TEST_P(Norm16, ParameterGradientsOfManyRunsAreRoundedOnce) {
+  using X = typename TypeParam::Scalar;
+  using P = typename TypeParam::Parameter;
+  using Op = typename TypeParam::Op;
+  const Index rows = 4096;
+  std::vector<X> x(static_cast<std::size_t>(rows * 4)), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = X(i % 2 ? 1.0f : -1.0f);
+  std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < mask.size(); i += 2) mask[i] = 1;
+  const auto expect_count = [&](const TensorView<const X>& view, const evenkeel::MaskView& flags, float count) {
+    NormStatistics<X> saved;
+    Op::into(view, TensorView<X>(y.data(), view.shape(), view.strides(), view.order()), saved, {.mask = flags});
+    std::vector<P> dgamma(static_cast<std::size_t>(view.shape()[1]));
+    Op::backward(view, view, saved, {.mask = flags}, {.dgamma = dgamma});
+    for (const P& value : dgamma) EXPECT_NEAR(static_cast<float>(value), count, 0.1);
+  };
+  expect_count(TensorView<const X>(x.data(), {rows, 4}), mask, 2048);
+  expect_count(TensorView<const X>(x.data(), {rows, 2}, {4, 3}, StorageOrder::row_major), {}, 4096);  // gathered
+  expect_count(TensorView<const X>(x.data(), {rows, 2}, {4, 3}, StorageOrder::row_major), mask, 2048);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(Norm16, EveryCombinationOfParametersIsRoundedOnce, RowsOfAnyMeanAndSpreadAreRoundedOnce,
                             LongRowsAndManyRowsAreRoundedOnce, ParameterGradientsAreSummedInFloatOrWider,
                             GradientsAreAddedToWhatIsThere, NaNAndInfinityStayInTheirRow, LargeAndTinyRows,
-                            AgreesWithPyTorch);
+                            AgreesWithPyTorch, RoundedBeforeGammaIsRoundedTwice,
+                            ParameterGradientsOfManyRunsAreRoundedOnce);
 
 }  // namespace evenkeel_test

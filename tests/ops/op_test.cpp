@@ -1,7 +1,5 @@
 #include "ops/op_test.hpp"
 
-EVENKEEL_TEST_NORMS()
-
 namespace evenkeel_test {
 
 // The kernels alone, which kernel_test.hpp only declares, for the instruction set of the ops.

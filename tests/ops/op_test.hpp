@@ -11,24 +11,7 @@
 #include "evenkeel/ops/layer_norm.hpp"
 #include "evenkeel/ops/rms_norm.hpp"
 #include "kernels/kernel_test.hpp"
-
-// What holds all of the kernels is compiled once, in op_test.cpp.
-#define EVENKEEL_TEST_NORM(prefix, Row, S)                                                                       \
-  prefix template void evenkeel::detail::normalize<evenkeel::kernels::Row, S>(                                   \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<S>&,                         \
-      const evenkeel::ParameterView<S>&, const evenkeel::ParameterView<S>&, double, const evenkeel::Axes&,       \
-      evenkeel::NormStatistics<S>*, const evenkeel::Context&);                                                   \
-  prefix template void evenkeel::detail::normalize_backward<evenkeel::kernels::Row, S>(                          \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                   \
-      const evenkeel::NormStatistics<S>&, const evenkeel::ParameterView<S>&, const evenkeel::Axes&,              \
-      const evenkeel::detail::RowNormGradients<S>&, const evenkeel::Context&);
-#define EVENKEEL_TEST_NORMS(prefix)               \
-  EVENKEEL_TEST_NORM(prefix, LayerNormRow, float)  \
-  EVENKEEL_TEST_NORM(prefix, LayerNormRow, double) \
-  EVENKEEL_TEST_NORM(prefix, RMSNormRow, float)    \
-  EVENKEEL_TEST_NORM(prefix, RMSNormRow, double)
-
-EVENKEEL_TEST_NORMS(extern)
+#include "support/compiled_norms.hpp"
 
 namespace evenkeel_test {
 
@@ -65,6 +48,8 @@ struct OpOptions {
   evenkeel::ParameterView<S> gamma = {}, beta = {};
   double eps = 1e-5;
   Axes axis = -1;
+  evenkeel::MaskView mask = {};
+  evenkeel::Rounding rounding = {};
 };
 
 /// The gradients of either norm.
@@ -84,24 +69,24 @@ struct LayerNormOp {
 
   template <class X, class Y>
   static void into(const X& x, Y&& y, const Options& o = {}) {
-    evenkeel::layer_norm_into(x, std::forward<Y>(y), {o.gamma, o.beta, o.eps, o.axis});
+    evenkeel::layer_norm_into(x, std::forward<Y>(y), {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class X, class Y>
   static void into(const X& x, Y&& y, NormStatistics<S>& saved, const Options& o = {}) {
-    evenkeel::layer_norm_into(x, std::forward<Y>(y), saved, {o.gamma, o.beta, o.eps, o.axis});
+    evenkeel::layer_norm_into(x, std::forward<Y>(y), saved, {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class X>
   static auto of(const X& x, const Options& o = {}) {
-    return evenkeel::layer_norm(x, {o.gamma, o.beta, o.eps, o.axis});
+    return evenkeel::layer_norm(x, {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class X>
   static auto of(const X& x, NormStatistics<S>& saved, const Options& o = {}) {
-    return evenkeel::layer_norm(x, saved, {o.gamma, o.beta, o.eps, o.axis});
+    return evenkeel::layer_norm(x, saved, {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class DY, class X>
   static void backward(const DY& dy, const X& x, const NormStatistics<S>& saved, const Options& o, const Gradients& to,
                        const Context& context = {}) {
-    evenkeel::layer_norm_backward(dy, x, saved, {o.gamma, o.beta, o.eps, o.axis}, {to.dx, to.dgamma, to.dbeta},
+    evenkeel::layer_norm_backward(dy, x, saved, {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding}, {to.dx, to.dgamma, to.dbeta},
                                   context);
   }
   static std::size_t workspace_bytes(const Shape& x, const Axes& axis = -1) {
@@ -120,24 +105,24 @@ struct RMSNormOp {
 
   template <class X, class Y>
   static void into(const X& x, Y&& y, const Options& o = {}) {
-    evenkeel::rms_norm_into(x, std::forward<Y>(y), {o.gamma, o.eps, o.axis});
+    evenkeel::rms_norm_into(x, std::forward<Y>(y), {o.gamma, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class X, class Y>
   static void into(const X& x, Y&& y, NormStatistics<S>& saved, const Options& o = {}) {
-    evenkeel::rms_norm_into(x, std::forward<Y>(y), saved, {o.gamma, o.eps, o.axis});
+    evenkeel::rms_norm_into(x, std::forward<Y>(y), saved, {o.gamma, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class X>
   static auto of(const X& x, const Options& o = {}) {
-    return evenkeel::rms_norm(x, {o.gamma, o.eps, o.axis});
+    return evenkeel::rms_norm(x, {o.gamma, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class X>
   static auto of(const X& x, NormStatistics<S>& saved, const Options& o = {}) {
-    return evenkeel::rms_norm(x, saved, {o.gamma, o.eps, o.axis});
+    return evenkeel::rms_norm(x, saved, {o.gamma, o.eps, o.axis, o.mask, o.rounding});
   }
   template <class DY, class X>
   static void backward(const DY& dy, const X& x, const NormStatistics<S>& saved, const Options& o, const Gradients& to,
                        const Context& context = {}) {
-    evenkeel::rms_norm_backward(dy, x, saved, {o.gamma, o.eps, o.axis}, {to.dx, to.dgamma}, context);
+    evenkeel::rms_norm_backward(dy, x, saved, {o.gamma, o.eps, o.axis, o.mask, o.rounding}, {to.dx, to.dgamma}, context);
   }
   static std::size_t workspace_bytes(const Shape& x, const Axes& axis = -1) {
     return evenkeel::rms_norm_workspace_bytes<S>(x, axis);

@@ -43,7 +43,7 @@ TEST(ResidualBatchNorm, ForwardAndInputGradientMatchTheFormulaInEverySlot) {
     const auto linear = [&](const std::vector<T>& v) {
       return oracle::linear(v, 5, 3, 3, widen<T>(values_of(w)), std::vector<T>());
     };
-    return oracle::Residual<T>{linear, n, n, n, n, T(0.5), T(2)}(in[0]);
+    return oracle::Residual<T>{linear, n, n, n, n, T(0.5), {T(2)}}(in[0]);
   };
   const std::vector<Reals> inputs{oracle::widen(values_of(x))};
   // 1.6 measured.

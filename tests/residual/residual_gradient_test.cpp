@@ -197,12 +197,12 @@ TYPED_TEST(ResidualFormula, TrainingAndEveryGradientMatchDualNumbersWithEveryCom
     block.forward_into(matrix(this->x), matrix(y), saved);
     block.backward_into(matrix(this->dy), saved, matrix(dx));
     EXPECT_TRUE(near(y, formula(inputs.values), 8));  // measured: 3.1
-    EXPECT_TRUE(near(dx, expected("x"), 32));         // measured: 7.1
+    EXPECT_TRUE(near(dx, expected("x"), 32));         // measured: 9.4
     for_each_parameter(block, [&](const std::string& path, const auto& parameter) {
       const Reals wanted = expected(path);
       // One number is the sum of all that there is, terms of about 1, and may be small.
       const long double scale = wanted.size() == 1 ? 1 : oracle::largest_magnitude(wanted);
-      EXPECT_TRUE(within_ulp(parameter.gradient(), wanted, 64, {scale})) << path;  // measured: 18.1
+      EXPECT_TRUE(within_ulp(parameter.gradient(), wanted, 64, {scale})) << path;  // measured: 30.7
     });
   }
 }

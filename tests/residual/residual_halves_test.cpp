@@ -39,16 +39,20 @@ auto square() {
 template <class N>
 using BlockOf = evenkeel::Residual<N, decltype(square())>;
 
-/// With the norms whose bit is set in `slots`: in, branch, skip, trunk.
+/// With the norms whose bit is set in `slots`: in, branch, skip, trunk. A lambda of each kind is with some of them.
 template <class N>
 BlockOf<N> random_block(int slots) {
+  using Lambda = evenkeel::Lambda<typename N::Scalar>;
   evenkeel::ResidualNorms<N> norms;
   int bit = 1;
   for (auto* place : {&norms.in, &norms.branch, &norms.skip, &norms.trunk}) {
     if (slots & bit) place->emplace(features);
     bit *= 2;
   }
-  BlockOf<N> block(square(), norms, {.alpha = 1.625, .lambda = -0.875});
+  const Lambda lambda = slots % 3 == 0   ? Lambda(-0.875)
+                        : slots % 3 == 1 ? Lambda::learned_scalar()
+                                         : Lambda::learned_vector(features, 1);
+  BlockOf<N> block(square(), norms, {.alpha = 1.625, .lambda = lambda, .in_scale = slots == 0 ? 1 : 0.75});
   using T = typename N::Scalar;
   std::uint64_t seed = 100;
   for_each_parameter(block, [&](const std::string&, Parameter<T>& parameter) {

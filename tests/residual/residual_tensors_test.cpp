@@ -205,7 +205,7 @@ struct SquareInto {
 };
 
 TEST_F(ResidualTensors, ViewsOfPlainPointers) {
-  evenkeel::Residual<LayerNorm, SquareInto> other(SquareInto(), block.norms(), block.scales());
+  evenkeel::Residual<LayerNorm, SquareInto> other(SquareInto(), block.norms(), block.settings());
   decltype(other)::Saved other_saved;
   std::vector<double> other_y(rows * features), other_dx(rows * features);
   const evenkeel::Shape shape{2, 3, features};

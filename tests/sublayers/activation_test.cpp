@@ -20,7 +20,8 @@ using evenkeel::activate;
 using evenkeel::activate_backward;
 using evenkeel::Activation;
 
-constexpr Activation activations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh};
+constexpr Activation activations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh,
+                                      Activation::silu};
 
 template <class T>
 T expected(Activation activation, const T& x) {
@@ -31,12 +32,14 @@ T expected(Activation activation, const T& x) {
       return oracle::gelu(x);
     case Activation::gelu_tanh:
       return oracle::gelu_tanh(x);
+    case Activation::silu:
+      return oracle::silu(x);
   }
   return {};
 }
 
 std::string name(Activation activation) {
-  return std::vector{"relu", "gelu", "gelu_tanh"}.at(static_cast<int>(activation));
+  return std::vector{"relu", "gelu", "gelu_tanh", "silu"}.at(static_cast<int>(activation));
 }
 
 template <class T>
@@ -122,6 +125,7 @@ TYPED_TEST(ActivationOf, ZeroIsAFixedPoint) {
   EXPECT_EQ(activated_backward(Activation::relu, one, zero), zero);
   EXPECT_EQ(activated_backward(Activation::gelu, one, zero), std::vector<TypeParam>{TypeParam(0.5)});
   EXPECT_EQ(activated_backward(Activation::gelu_tanh, one, zero), std::vector<TypeParam>{TypeParam(0.5)});
+  EXPECT_EQ(activated_backward(Activation::silu, one, zero), std::vector<TypeParam>{TypeParam(0.5)});
 }
 
 TYPED_TEST(ActivationOf, LargeArgumentsPassOrStopWhole) {

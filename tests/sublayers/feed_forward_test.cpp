@@ -31,6 +31,7 @@ struct Kind {
 const std::vector<Kind> kinds = {{"gelu", Activation::gelu, true},
                                  {"gelu_tanh", Activation::gelu_tanh, true},
                                  {"relu", Activation::relu, true},
+                                 {"silu", Activation::silu, true},
                                  {"gelu, no bias", Activation::gelu, false},
                                  {"relu, no bias", Activation::relu, false}};
 
@@ -44,6 +45,8 @@ T (*oracle_activation(Activation activation))
       return oracle::gelu<T>;
     case Activation::gelu_tanh:
       return oracle::gelu_tanh<T>;
+    case Activation::silu:
+      return oracle::silu<T>;
   }
   return nullptr;
 }

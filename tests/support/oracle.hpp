@@ -207,6 +207,13 @@ T relu(const T& x) {
   return x > 0 ? x : T(0);
 }
 
+/// x * sigmoid(x).
+template <class T>
+T silu(const T& x) {
+  using std::exp;
+  return x / (1 + exp(-x));
+}
+
 /// F(x) = activation(x w1^T + b1) w2^T + b2: x [rows, d_model], w1 [d_ff, d_model], w2 [d_model, d_ff].
 template <class T>
 std::vector<T> feed_forward(const std::vector<T>& x, std::size_t rows, std::size_t d_model, std::size_t d_ff,

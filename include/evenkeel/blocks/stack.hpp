@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/blocks/stack_observer.hpp"
 #include "evenkeel/residual/residual.hpp"
 
 namespace evenkeel {
@@ -81,8 +82,10 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     if (final_norm_) final_norm_->forward_into(stream, y, inner);
   }
 
-  template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+  /// Training; `observer` is shown what each block does.
+  template <Tensor X, Tensor Y, StackObserver<Block> Observer = NoObserver>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {},
+                    Observer&& observer = {}) {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y);
@@ -93,7 +96,8 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       saved.streams_[i].resize(static_cast<std::size_t>(x.size()));
       const MutableView next(saved.streams_[i].data(), x.shape(), x.order());
-      forward_block<X>(blocks_[i], stream, next, saved.blocks_[i], context);
+      forward_block<X>(blocks_[i], stream, next, saved.blocks_[i], context, branch_viewer(observer, i));
+      observer.on_stream(i, View(next));
       stream = next;
     }
     if (final_norm_) {
@@ -104,16 +108,9 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     saved.x_ = x;
   }
 
-  template <Tensor DY>
-  void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
-    backward_into(dy, saved, dx, context, [](std::size_t, const TensorView<const Scalar>&) {});
-  }
-
-  /// As above; observe(i, dx_i) is shown the gradient at the input of each block i, from the last to the first.
-  template <Tensor DY, class Observe>
-  requires std::invocable<Observe&, std::size_t, TensorView<const typename N::Scalar>>
-  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context,
-                     Observe&& observe) {
+  template <Tensor DY, StackObserver<Block> Observer = NoObserver>
+  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx,
+                     const Context& context = {}, Observer&& observer = {}) {
     const View dy = const_view(dy_tensor);
     if (saved.x_.rank() == 0) {
       raise_logic_error("Stack::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
@@ -133,7 +130,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     for (std::size_t i = blocks_.size(); i-- > 0;) {
       const MutableView next = streams[i % 2];
       backward_block<DY>(blocks_[i], dstream, saved.blocks_[i], next, inner);
-      observe(i, View(next));
+      observer.on_gradient(i, View(next), blocks_[i]);
       dstream = next;
     }
     if (!dx.is_wanted()) return;
@@ -184,15 +181,25 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     return {scratch.take<Scalar>(like.size()), like.shape(), like.order()};
   }
 
+  /// Where nobody looks, the same type as in a block alone: the block's forward is compiled once.
+  template <class Observer>
+  static auto branch_viewer(Observer& observer, std::size_t i) {
+    if constexpr (std::is_same_v<Observer, NoObserver>) {
+      return detail::SeesNothing();
+    } else {
+      return [&observer, i](const View& branch) { observer.on_branch(i, branch); };
+    }
+  }
+
   // Blocks see maps of the caller's kind of tensor, as a sublayer of the caller's expects them.
   template <class X>
   static void forward_block(const Block& block, const View& x, const MutableView& y, const Context& context) {
     block.forward_into(TraitsOf<X>::map(x), y, context);
   }
-  template <class X>
+  template <class X, class SeeBranch>
   static void forward_block(Block& block, const View& x, const MutableView& y, typename Block::Saved& saved,
-                            const Context& context) {
-    block.forward_into(TraitsOf<X>::map(x), y, saved, context);
+                            const Context& context, const SeeBranch& see_branch) {
+    block.forward_into(TraitsOf<X>::map(x), y, saved, context, see_branch);
   }
   template <class DY>
   static void backward_block(Block& block, const View& dy, const typename Block::Saved& saved, const MutableView& dx,

@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
 
+#include "evenkeel/core/mask_view.hpp"
 #include "evenkeel/core/shape.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
+
+class AnyKeyValueCache;
 
 /// What a call carries besides data. Passed on unchanged by everything that calls other operations.
 struct Context {
@@ -19,6 +23,19 @@ struct Context {
   ///
   /// One workspace serves one call at a time; `workspace_bytes` of an operation says how much it takes.
   std::span<std::byte> workspace = {};
+
+  /// Which rows (tokens) of x are valid: x without its last axis, [batch, seq]. In a block the branch of any other row is
+  /// exactly 0, and the skip path goes on; in attention nobody looks at it. A padding row may hold anything, NaN too.
+  MaskView mask = {};
+  /// Of attention alone: which tokens may be looked at, [batch, seq]; the others are computed as all are. The inverse of
+  /// key_padding_mask of torch.nn.
+  MaskView key_mask = {};
+
+  /// The keys and values of earlier tokens, of which x is the continuation. The caller's, and all that inference writes
+  /// besides y.
+  AnyKeyValueCache* cache = nullptr;
+  /// The place of x's first token in its text, counted from 0. Default: behind what the cache holds; 0 without one.
+  std::optional<Index> position = {};
 };
 
 /// Temporary memory of one call: taken from the workspace of a Context, or allocated where that is empty.

@@ -49,10 +49,12 @@ class Images {
   /// `axes` as resolve_image_axes gives them.
   Images(const TensorView<Scalar>& view, const ImageAxes& axes)
       : data_(view.data()), batch_(axis_of(view, axes.batch)), channels_(axis_of(view, axes.channel)) {
-    for (int k = 0; k < view.rank(); ++k) {
-      const int axis = view.order() == StorageOrder::row_major ? view.rank() - 1 - k : k;
-      if (axis != axes.batch && axis != axes.channel) pixel_axes_[count_++] = axis_of(view, axis);
-    }
+    append_pixels(view, axes);
+  }
+  /// One example, of which all axes but the channels' are pixels.
+  Images(const TensorView<Scalar>& view, int channel)
+      : data_(view.data()), batch_{1, 0}, channels_(axis_of(view, channel)) {
+    append_pixels(view, {-1, channel});
   }
   /// Dense memory, channels first.
   Images(Scalar* data, Index batch, Index channels, Index pixels) noexcept
@@ -90,20 +92,65 @@ class Images {
     return part;
   }
 
+  /// `count` channels from `first` on.
+  Images channel_range(Index first, Index count) const noexcept {
+    Images part = *this;
+    part.data_ += first * channels_.stride;
+    part.channels_.extent = count;
+    return part;
+  }
+
   /// body(offset) of every pixel, in the order of memory: the same for all tensors of one shape and storage order.
   template <class Body>
   void for_each_pixel(const Body& body) const {
-    visit_pixels(count_, 0, body);
+    visit_pixels(count_, 0, 0, body);
+  }
+
+  /// The pixels along the fastest axes in memory, as far as they follow one another at the same distance.
+  Axis run() const noexcept {
+    Axis run;
+    for (std::size_t k = 0; k < run_axes(); ++k) {
+      if (run.extent == 1) run.stride = pixel_axes_[k].stride;
+      run.extent *= pixel_axes_[k].extent;
+    }
+    return run;
+  }
+  /// body(offset) of every run, in the order of for_each_pixel.
+  template <class Body>
+  void for_each_run(const Body& body) const {
+    visit_pixels(count_, run_axes(), 0, body);
   }
 
  private:
   static Axis axis_of(const TensorView<Scalar>& view, int axis) { return {view.shape()[axis], view.stride(axis)}; }
 
+  /// From the fastest axis in memory to the slowest.
+  void append_pixels(const TensorView<Scalar>& view, const ImageAxes& others) {
+    for (int k = 0; k < view.rank(); ++k) {
+      const int axis = view.order() == StorageOrder::row_major ? view.rank() - 1 - k : k;
+      if (axis != others.batch && axis != others.channel) pixel_axes_[count_++] = axis_of(view, axis);
+    }
+  }
+
+  /// body(offset) of the first pixel at every index along the axes [first, last).
   template <class Body>
-  void visit_pixels(std::size_t axes, Index offset, const Body& body) const {
-    if (axes == 0) return body(offset);
-    const Axis& slowest = pixel_axes_[axes - 1];
-    for (Index i = 0; i < slowest.extent; ++i) visit_pixels(axes - 1, offset + i * slowest.stride, body);
+  void visit_pixels(std::size_t last, std::size_t first, Index offset, const Body& body) const {
+    if (last == first) return body(offset);
+    const Axis& slowest = pixel_axes_[last - 1];
+    for (Index i = 0; i < slowest.extent; ++i) visit_pixels(last - 1, first, offset + i * slowest.stride, body);
+  }
+
+  /// How many of the fastest axes make a run.
+  std::size_t run_axes() const noexcept {
+    Axis run;
+    for (std::size_t k = 0; k < count_; ++k) {
+      const Axis& axis = pixel_axes_[k];
+      if (axis.extent == 1) continue;
+      if (run.extent != 1 && axis.stride != run.extent * run.stride) return k;
+      if (run.extent == 1) run.stride = axis.stride;
+      run.extent *= axis.extent;
+    }
+    return count_;
   }
 
   Scalar* data_;

@@ -107,6 +107,25 @@ AroundZero<V> around_zero(const V& values) {
   return {values};
 }
 
+/// What `scalar_gamma` makes: one number that is gamma everywhere.
+template <class P>
+struct ScalarGamma {
+  const P& value;
+};
+
+/// Says of a gamma that it is one number for all features: {.gamma = scalar_gamma(scale)}. Its gradient is one number
+/// too: {.dgamma = {&dscale, 1}}. LayerNorm and RMSNorm take it, and around_zero(scalar_gamma(scale)).
+template <class P>
+ScalarGamma<P> scalar_gamma(const P& value) {
+  return {value};
+}
+
+/// How the numbers that an operation is given make a gamma for each feature.
+struct ParameterForm {
+  bool is_around_zero = false;  ///< gamma is 1 more
+  bool is_scalar = false;       ///< there is one for all
+};
+
 /// gamma or beta, as an operation takes it: a view of contiguous numbers, or absent (gamma 1, beta 0).
 ///
 /// Made from a std::vector, array or span, a contiguous Eigen vector, a Tensor, or {pointer, size}, of Scalar, or of
@@ -127,27 +146,37 @@ class ParameterView : public detail::AnyParameter<const Scalar> {
   template <class V>
   ParameterView(const AroundZero<V>& gamma)  // NOLINT(google-explicit-constructor): an option is given as it is
       : ParameterView(gamma.values) {
-    is_around_zero_ = true;
+    form_.is_around_zero = true;
+  }
+  template <class P>
+  requires(detail::is_parameter_of<P, Scalar>) ParameterView(const ScalarGamma<P>& gamma)  // NOLINT: as it is
+      : ParameterView(&gamma.value, 1) {
+    form_.is_scalar = true;
   }
 
   bool is_given() const noexcept { return this->is_there(); }
-  /// Whether gamma is 1 more than the numbers.
-  bool is_around_zero() const noexcept { return is_around_zero_; }
+  const ParameterForm& form() const noexcept { return form_; }
   /// Where it is of Scalars; `as<float>()` of a wide one.
   TensorView<const Scalar> view() const noexcept { return this->template as<const Scalar>(); }
   const Scalar* data() const noexcept { return view().data(); }
 
  private:
-  bool is_around_zero_ = false;
+  ParameterForm form_;
 };
 
-/// Throws std::invalid_argument if parameters are stored around zero where that is not provided for.
+/// Throws std::invalid_argument if parameters are stored around zero, or as one number, where that is not provided for.
 template <class Scalar>
-void require_around_one(const char* where, const char* name, const ParameterView<Scalar>& parameters) {
-  if (!parameters.is_around_zero()) return;
-  raise_invalid_argument(where, std::string(name) +
-                                    " is given around_zero, expected the numbers themselves (around_zero is for gamma of "
-                                    "LayerNorm and RMSNorm)");
+void require_plain(const char* where, const char* name, const ParameterView<Scalar>& parameters) {
+  if (parameters.form().is_around_zero) {
+    raise_invalid_argument(where, std::string(name) +
+                                      " is given around_zero, expected the numbers themselves (around_zero is for gamma "
+                                      "of LayerNorm and RMSNorm)");
+  }
+  if (parameters.form().is_scalar) {
+    raise_invalid_argument(where, std::string(name) +
+                                      " is given as scalar_gamma, expected a number for each (scalar_gamma is for gamma "
+                                      "of LayerNorm and RMSNorm)");
+  }
 }
 
 /// What `add_to` makes: an output that is added to instead of overwritten.

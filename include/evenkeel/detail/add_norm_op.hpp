@@ -29,8 +29,7 @@ template <template <class, class, bool> class NormRow, class Scalar>
 class AddedNorm {
  public:
   AddedNorm(const char* where, const Addition<Scalar>& sum, const TensorView<Scalar>& s, const Axes& axes)
-      : where_(where),
-        sum_(sum),
+      : sum_(sum),
         s_(s),
         x_rows_(norm_operand(where, "x", sum.x, axes)),
         h_rows_(norm_operand(where, "h", sum.h, axes)) {
@@ -40,24 +39,24 @@ class AddedNorm {
     }
   }
 
-  std::size_t workspace_bytes(const NormOperand<const Scalar>& s, const NormOperand<Scalar>& y) const noexcept {
-    return norm_workspace_bytes(s, y);
-  }
   template <class P>
-  void forward(const NormOperand<const Scalar>& s, const NormOperand<Scalar>& y,
-               kernels::RowNormForward<Scalar, P> a, Scratch& scratch) const {
+  void forward(const char* where, const RowNormOperands<Scalar>& t, const RowNormCall<Scalar, P>& call,
+               Scratch& scratch) const {
     if constexpr (kernels::is_vectorized<Scalar>) {
-      const bool are_rows = s.is_rows() && y.is_rows() && x_rows_.is_rows() && h_rows_.is_rows();
-      if (are_rows && (!sum_.lambda.has_vectors() || are_last_axis(s_, s.features()))) return fused(s, y, a);
+      const bool are_rows = t.in.is_rows() && t.out.is_rows() && x_rows_.is_rows() && h_rows_.is_rows();
+      const bool is_one_step = !t.mask.is_given() && call.rounding == Rounding::once;
+      if (are_rows && is_one_step && (!sum_.lambda.has_vectors() || are_last_axis(s_, t.in.features()))) {
+        return fused(t.in, t.out, call.args);
+      }
     }
-    residual_add<Scalar>(where_, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
-    run_norm<NormRow>(s, y, a, scratch);
+    residual_add<Scalar>(where, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
+    PlainNorm<NormRow, Scalar>().forward(where, t, call, scratch);
   }
 
  private:
   template <class P>
   void fused(const NormOperand<const Scalar>& s, const NormOperand<Scalar>& y,
-             kernels::RowNormForward<Scalar, P>& a) const {
+             kernels::RowNormForward<Scalar, P> a) const {
     a.rows = s.rows();
     a.features = s.features();
     a.x = s.data, a.x_stride = s.at.outer.stride;
@@ -79,7 +78,6 @@ class AddedNorm {
         a);
   }
 
-  const char* where_;
   Addition<Scalar> sum_;
   TensorView<Scalar> s_;
   NormOperand<const Scalar> x_rows_, h_rows_;
@@ -93,22 +91,20 @@ inline Context rest_of(const Scratch& scratch, const Context& context) {
 /// y = N(s) of a sum s. s may be y, where it is not wanted itself.
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize_sum(const char* where, const Addition<Scalar>& sum, const TensorView<Scalar>& s,
-                   const TensorView<Scalar>& y, const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta,
-                   double eps, const Axes& axes, NormStatistics<Scalar>* saved, const Context& context) {
+                   const TensorView<Scalar>& y, const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
   require_supported_scalar<Scalar>();
   require_sum(where, sum.x, "h", sum.h, "s", s);
   require_sum(where, sum.x, "h", sum.h, "y", y);
   if (s.data() != y.data()) require_no_overlap(where, "y", y, "s", s);
-  const AddedNorm<NormRow, Scalar> run(where, sum, s, axes);
-  normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, gamma, beta, eps, axes, saved, context);
+  const AddedNorm<NormRow, Scalar> run(where, sum, s, o.axes);
+  normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, o, saved, context);
 }
 
 /// The same with the parameters of the sum as the caller gives them.
 template <template <class, class, bool> class NormRow, class Scalar>
 void add_normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<const Scalar>& h,
                    const TensorView<Scalar>& s, const TensorView<Scalar>& y, const ResidualSumOptions<Scalar>& sum,
-                   const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-                   NormStatistics<Scalar>* saved, const Context& context) {
+                   const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
   require_sum_options(where, sum, x);
   for (const auto& [name, out] : {std::pair{"s", &s}, std::pair{"y", &y}}) {
     require_no_overlap(where, name, *out, "lambdas", sum.lambdas.view());
@@ -116,8 +112,8 @@ void add_normalize(const char* where, const TensorView<const Scalar>& x, const T
   }
   const SumParameters<Scalar> parameters(where, x);
   Scratch scratch(where, context, parameters.workspace_bytes(sum));
-  normalize_sum<NormRow, Scalar>(where, {sum.alpha, x, parameters.factor(sum, scratch), h}, s, y, gamma, beta, eps,
-                                 axes, saved, rest_of(scratch, context));
+  normalize_sum<NormRow, Scalar>(where, {sum.alpha, x, parameters.factor(sum, scratch), h}, s, y, o, saved,
+                                 rest_of(scratch, context));
 }
 
 /// Rows between the two halves of a backward: each block is differentiated by the norm, then by the sum.
@@ -158,23 +154,23 @@ class AddedNormBackward {
         dh_rows_(operand("dh", tensors.dh, axes)) {}
 
   template <class P>
-  void backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
-                const NormBackwardWorkspace<Scalar>& workspace, Scratch& scratch) const {
+  void backward(const char* where, const RowNormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
+                Scratch& scratch) const {
     if constexpr (kernels::is_vectorized<Scalar>) {
-      const bool are_rows = t.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() &&
+      const bool are_rows = t.at.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() &&
                             dh_rows_.is_rows();
-      const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.x.features());
-      if (t.dx.data && are_rows && fit && tensors_.ds.size() > 0) {
-        a.workspace = scratch.take_bytes(workspace.of_kernel);
-        return fused(t, row_arguments(a, t));
+      const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features());
+      if (t.at.dx.data && are_rows && fit && tensors_.ds.size() > 0 && !t.mask.is_given()) {
+        a.workspace = scratch.take_bytes(NormBackwardWorkspace<Scalar>(t.at, a.dgamma || a.dbeta).of_kernel);
+        return fused(t.at, row_arguments(a, t.at));
       }
     }
-    if (t.dx.data && more_.data()) {
-      if (more_.data() != t.dx.data) residual_add<Scalar>(where_, 1, more_, 0, {}, tensors_.ds);
+    if (t.at.dx.data && more_.data()) {
+      if (more_.data() != t.at.dx.data) residual_add<Scalar>(where, 1, more_, 0, {}, tensors_.ds);
       a.add_dx = true;
     }
-    run_norm_backward<NormRow>(t, a, workspace, scratch);
-    if (t.dx.data) sum_.run(tensors_);
+    PlainNorm<NormRow, Scalar>().backward(where, t, a, scratch);
+    if (t.at.dx.data) sum_.run(tensors_);
   }
 
  private:
@@ -274,8 +270,8 @@ struct GradientOfSum {
 /// The gradients of add_normalize; `norm` are those of the norm's parameters, its dx is not read.
 template <template <class, class, bool> class NormRow, class Scalar>
 void add_normalize_backward(const char* where, const AddNormUpstream<Scalar>& in, const NormStatistics<Scalar>& saved,
-                            const ResidualSumOptions<Scalar>& options, const ParameterView<Scalar>& gamma,
-                            const Axes& axes, const SumGradientsWanted<Scalar>& to, RowNormGradients<Scalar> norm,
+                            const ResidualSumOptions<Scalar>& options, const RowNormOptions<Scalar>& o,
+                            const SumGradientsWanted<Scalar>& to, RowNormGradients<Scalar> norm,
                             const Context& context) {
   require_supported_scalar<Scalar>();
   require_add_norm_backward(where, in, to);
@@ -297,8 +293,8 @@ void add_normalize_backward(const char* where, const AddNormUpstream<Scalar>& in
   ds.take(scratch);
   sum.begin(scratch);
   if (to.any()) norm.dx = ds.view;
-  const AddedNormBackward<NormRow, Scalar> run(where, sum, in.ds, {ds.view, in.h, to.dx.view(), to.dh.view()}, axes);
-  normalize_backward_by<NormRow, Scalar>(run, where, in.dy, in.s, saved, gamma, axes, norm, rest_of(scratch, context));
+  const AddedNormBackward<NormRow, Scalar> run(where, sum, in.ds, {ds.view, in.h, to.dx.view(), to.dh.view()}, o.axes);
+  normalize_backward_by<NormRow, Scalar>(run, where, in.dy, in.s, saved, o, norm, rest_of(scratch, context));
   sum.finish();
 }
 

@@ -2,16 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "evenkeel/core/context.hpp"
-#include "evenkeel/kernels/lane_norm_backward.hpp"
-#include "evenkeel/kernels/lane_norm_forward.hpp"
-#include "evenkeel/kernels/segment_norm_backward.hpp"
-#include "evenkeel/kernels/segment_norm_forward.hpp"
-#include "evenkeel/kernels/short_run_norm.hpp"
-#include "evenkeel/ops/batch_norm_options.hpp"
-#include "evenkeel/ops/channel_affine.hpp"
+#include "evenkeel/detail/masked_batch_norm.hpp"
 
 /// BatchNorm between tensors and kernels: everything is checked here, then one kernel is called.
 namespace evenkeel {
@@ -19,88 +12,14 @@ inline namespace EVENKEEL_ARCH {
 
 namespace detail {
 
-// ---------------------------------------------------------------- checks
-
-/// x and y of a forward.
-struct BatchNormAxes {
-  ChannelAxes x, y;
-  Index channels() const noexcept { return x.channel.extent; }
-  Index values_per_channel() const noexcept { return x.outer.extent * x.inner.extent; }
-};
-
-template <class Scalar>
-BatchNormAxes require_forward(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-                              const BatchNormOptions<Scalar>& o) {
-  require_float_or_double<Scalar>();
-  require_eps(where, o.eps);
-  BatchNormAxes axes;
-  axes.x = channel_axes(where, "x", x, o.channel_axis);
-  require_like_x<Scalar>(where, "y", y, x);
-  axes.y = channel_axes(where, "y", y, o.channel_axis);
-  require_channels_if(o.gamma.is_given(), where, "gamma", o.gamma, x.shape(), o.channel_axis);
-  require_channels_if(o.beta.is_given(), where, "beta", o.beta, x.shape(), o.channel_axis);
-  require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", o.gamma.view());
-  require_no_overlap(where, "y", y, "beta", o.beta.view());
-  align({&axes.x, &axes.y});
-  return axes;
-}
-
-/// Throws unless a batch has values enough for a variance.
-inline void require_values(const char* where, Index values_per_channel, bool allow_one, const Shape& x) {
-  if (values_per_channel != 1 || allow_one) return;
-  raise_invalid_argument(where, "1 row per channel in training, expected at least 2 (" + has_shape("x", x) + ")");
-}
-
-/// Throws unless every variance is a number, and not negative.
-template <class Scalar>
-void require_variances(const char* where, const ChannelView<const Scalar>& var) {
-  for (Index c = 0; c < var.size(); ++c) {
-    const auto value = static_cast<double>(var[c]);
-    if (value >= 0) continue;
-    raise_invalid_argument(where, "running var of channel " + std::to_string(c) + " is " + number_string(value) +
-                                      ", expected at least 0");
-  }
-}
-
-/// Throws unless running statistics can be normalized with.
-template <class Scalar>
-void require_running(const char* where, const RunningStatistics<Scalar>& running, const TensorView<const Scalar>& x,
-                     const TensorView<Scalar>& y, int channel_axis) {
-  require_channels_if(running.mean.is_given(), where, "running mean", running.mean, x.shape(), channel_axis);
-  require_channels_if(running.var.is_given(), where, "running var", running.var, x.shape(), channel_axis);
-  require_no_overlap(where, "y", y, "running mean", running.mean.view());
-  require_no_overlap(where, "y", y, "running var", running.var.view());
-  require_variances(where, running.var);
-}
-
-/// Throws unless running statistics can be updated.
-template <class Scalar>
-void require_update(const char* where, const RunningUpdate<Scalar>& update, const TensorView<const Scalar>& x,
-                    const TensorView<Scalar>& y, const BatchNormOptions<Scalar>& o) {
-  require_no_overlap(where, "running mean", update.mean.view(), "running var", update.var.view());
-  for (const auto& [name, view] : {std::pair{"running mean", &update.mean}, std::pair{"running var", &update.var}}) {
-    require_channels_if(view->is_given(), where, name, *view, x.shape(), o.channel_axis);
-    require_no_overlap(where, name, view->view(), "x", x);
-    require_no_overlap(where, name, view->view(), "y", y);
-    require_no_overlap(where, name, view->view(), "gamma", o.gamma.view());
-    require_no_overlap(where, name, view->view(), "beta", o.beta.view());
-  }
-  if (update.batches == nullptr && update.average.is_cumulative()) {
-    raise_invalid_argument(where, "a cumulative average has no batches, expected a counter of them");
-  }
-  if (update.batches != nullptr && *update.batches < 0) {
-    raise_invalid_argument(where, "batches is " + std::to_string(*update.batches) + ", expected at least 0");
-  }
-}
-
 // ---------------------------------------------------------------- training
 
 template <class Scalar>
-void reset(BatchNormStatistics<Scalar>& saved, const Shape& x, int channel_axis, Index channels, bool is_of_batch) {
+void reset(BatchNormStatistics<Scalar>& saved, const Shape& x, int channel_axis, Index channels, bool is_of_batch,
+           bool is_empty = false) {
   for (auto* statistic : {&saved.mean, &saved.mean_rest, &saved.rstd, &saved.var_biased}) {
     statistic->resize(static_cast<std::size_t>(channels));
-    if (x.size() == 0 || !is_of_batch) std::fill(statistic->begin(), statistic->end(), Scalar(0));
+    if (is_empty || !is_of_batch) std::fill(statistic->begin(), statistic->end(), Scalar(0));
   }
   saved.shape = x;
   saved.channel_axis = channel_axis;
@@ -139,72 +58,74 @@ void update_running(const RunningUpdate<Scalar>& update, const BatchNormStatisti
   if (update.batches) ++*update.batches;
 }
 
-/// Whether runs of one channel are too short to fill vectors, and lie side by side in all of some aligned tensors.
+/// The mask of a call: of x without the channels.
 template <class Scalar>
-bool has_short_runs(std::initializer_list<ChannelAxes*> tensors) noexcept {
-  const ChannelAxes& x = **tensors.begin();
-  const bool is_dense = std::all_of(tensors.begin(), tensors.end(), [](const ChannelAxes* t) {
-    return t->channel.extent == 1 || t->channel.stride == t->inner.extent;
-  });
-  return kernels::are_short_runs<Scalar>(x.channel.extent, x.inner.extent, is_dense);
+PositionMask channel_mask(const char* where, const BatchNormOptions<Scalar>& o, const TensorView<const Scalar>& x,
+                          const TensorView<const Scalar>& output, const char* output_name) {
+  const PositionMask mask(where, o.mask, x, resolved_axis(where, o.channel_axis, x.shape()), 1);
+  mask.require_no_overlap(where, output_name, output);
+  return mask;
 }
 
-/// What the kernels of either layout take alike.
-template <class Args, class Scalar>
-Args forward_args(const Scalar* x, Scalar* y, const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved) {
-  Args args;
-  args.x = x, args.y = y, args.gamma = o.gamma.data(), args.beta = o.beta.data(), args.eps = o.eps, args.outer = 1;
-  if (!saved) return args;
-  args.mean = saved->mean.data(), args.mean_rest = saved->mean_rest.data();
-  args.rstd = saved->rstd.data(), args.var = saved->var_biased.data();
-  return args;
-}
-
-/// Statistics of each channel, where they are to be saved, and y.
-///
-/// Channels that lie side by side are lanes, if there are enough to fill vectors. Others are groups of segments: a
-/// segment for each outer index.
+/// Statistics, and y, of the valid positions; zeros elsewhere.
 template <class Scalar>
-void normalize_channels(const Scalar* x, Scalar* y, BatchNormAxes axes, const BatchNormOptions<Scalar>& o,
-                        BatchNormStatistics<Scalar>* saved) {
-  const bool is_short = saved && has_short_runs<Scalar>({&axes.x, &axes.y});
-  if (are_lanes({&axes.x, &axes.y}) && !is_short) {
-    auto args = forward_args<kernels::LaneNormForward<Scalar>>(x, y, o, saved);
-    args.length = axes.x.outer.extent, args.lanes = axes.channels();
-    args.x_stride = axes.x.outer.stride, args.y_stride = axes.y.outer.stride;
-    args.parameters_per_lane = true;
-    return kernels::lane_norm_forward<native, kernels::LayerNormRow>(args);
-  }
-  auto args = forward_args<kernels::SegmentNormForward<Scalar>>(x, y, o, saved);
-  args.groups = axes.channels(), args.segments = axes.x.outer.extent, args.columns = axes.x.inner.extent;
-  args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
-  args.y_group_stride = axes.y.channel.stride, args.y_segment_stride = axes.y.outer.stride;
-  args.parameter_group_step = 1;
-  is_short ? kernels::short_run_norm_forward<native>(args) : kernels::segment_norm_forward<native>(args);
+void normalize_positions(const TensorView<const Scalar>& x, const TensorView<Scalar>& y, const BatchNormAxes& axes,
+                         const ValidPositions& valid, const BatchNormOptions<Scalar>& o, int channel_axis,
+                         BatchNormStatistics<Scalar>* saved, Scratch& scratch) {
+  if (valid.count == axes.values_per_channel()) return normalize_channels(x.data(), y.data(), axes, o, saved);
+  const Images<Scalar> to(y, channel_axis);
+  if (valid.count > 0) normalize_valid(Images<const Scalar>(x, channel_axis), to, valid, o, saved, scratch);
+  if (y.data()) write_zeros_where_masked(to, valid);
 }
 
 template <class Scalar>
 void batch_norm_training(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                          BatchNormStatistics<Scalar>& saved, const BatchNormOptions<Scalar>& o,
-                         const RunningUpdate<Scalar>& update) {
+                         const RunningUpdate<Scalar>& update, const Context& context) {
   const BatchNormAxes axes = require_forward(where, x, y, o);
-  const Index values = axes.values_per_channel();
-  require_values(where, values, o.allow_one_value, x.shape());
+  const PositionMask mask = channel_mask<Scalar>(where, o, x, y, "y");
   require_update(where, update, x, y, o);
+  Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 1));
+  const ValidPositions valid = valid_positions(mask, axes.values_per_channel(), scratch);
+  require_values(where, valid.count, o.allow_one_value, x.shape());
 
-  reset(saved, x.shape(), resolved_axis(where, o.channel_axis, x.shape()), axes.channels(), true);
+  const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
+  reset(saved, x.shape(), channel_axis, axes.channels(), true, valid.count == 0);
   if (x.size() == 0) return;
-  normalize_channels(x.data(), y.data(), axes, o, &saved);
-  update_running(update, saved, values);
+  normalize_positions(x, y, axes, valid, o, channel_axis, &saved, scratch);
+  if (valid.count > 0) update_running(update, saved, valid.count);
+}
+
+/// The statistics of a batch alone, as a training forward saves them. Returns the values of each channel.
+template <class Scalar>
+Index measure_channels(const char* where, const TensorView<const Scalar>& x, const BatchNormOptions<Scalar>& o,
+                       BatchNormStatistics<Scalar>& saved, const Context& context) {
+  require_float_or_double<Scalar>();
+  BatchNormAxes axes;
+  axes.x = axes.y = channel_axes(where, "x", x, o.channel_axis);
+  align({&axes.x, &axes.y});
+  const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
+  const PositionMask mask(where, o.mask, x, channel_axis, 1);
+  Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 1));
+  const ValidPositions valid = valid_positions(mask, axes.values_per_channel(), scratch);
+  reset(saved, x.shape(), channel_axis, axes.channels(), true, valid.count == 0);
+  const TensorView<Scalar> no_y(nullptr, x.shape(), x.strides(), x.order());
+  if (x.size() > 0) normalize_positions(x, no_y, axes, valid, o, channel_axis, &saved, scratch);
+  return valid.count;
 }
 
 /// Normalizes with the statistics of the batch, and keeps nothing.
 template <class Scalar>
 void batch_norm_untracked(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-                          const BatchNormOptions<Scalar>& o) {
+                          const BatchNormOptions<Scalar>& o, const Context& context) {
   const BatchNormAxes axes = require_forward(where, x, y, o);
-  require_values(where, axes.values_per_channel(), o.allow_one_value, x.shape());
-  if (x.size() != 0) normalize_channels<Scalar>(x.data(), y.data(), axes, o, nullptr);
+  const PositionMask mask = channel_mask<Scalar>(where, o, x, y, "y");
+  Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 1));
+  const ValidPositions valid = valid_positions(mask, axes.values_per_channel(), scratch);
+  require_values(where, valid.count, o.allow_one_value, x.shape());
+  if (x.size() == 0) return;
+  const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
+  normalize_positions<Scalar>(x, y, axes, valid, o, channel_axis, nullptr, scratch);
 }
 
 // ---------------------------------------------------------------- running statistics
@@ -253,131 +174,35 @@ void apply_running(const TensorView<const Scalar>& x, const TensorView<Scalar>& 
 template <class Scalar, class Activation>
 void batch_norm_inference(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                           const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
-                          const Activation& activation) {
+                          const Activation& activation, const Context& context) {
   const BatchNormAxes axes = require_forward(where, x, y, o);
+  const PositionMask mask = channel_mask<Scalar>(where, o, x, y, "y");
   require_running(where, running, x, y, o.channel_axis);
+  Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 0));
   apply_running(x, y, axes, running, o, activation);
+  if (!mask.is_given()) return;
+  const Images<Scalar> to(y, resolved_axis(where, o.channel_axis, x.shape()));
+  write_zeros_where_masked(to, valid_positions(mask, axes.values_per_channel(), scratch));
 }
 
 /// The same, and keeps what a backward takes: statistics that do not depend on x.
 template <class Scalar>
 void batch_norm_frozen(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                        const RunningStatistics<Scalar>& running, BatchNormStatistics<Scalar>& saved,
-                       const BatchNormOptions<Scalar>& o) {
-  const BatchNormAxes axes = require_forward(where, x, y, o);
-  require_running(where, running, x, y, o.channel_axis);
-  reset(saved, x.shape(), resolved_axis(where, o.channel_axis, x.shape()), axes.channels(), false);
-  for (Index c = 0; c < axes.channels(); ++c) {
+                       const BatchNormOptions<Scalar>& o, const Context& context) {
+  batch_norm_inference(where, x, y, running, o, kernels::Identity(), context);
+  const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
+  const Index channels = x.shape()[channel_axis];
+  reset(saved, x.shape(), channel_axis, channels, false);
+  for (Index c = 0; c < channels; ++c) {
     const auto i = static_cast<std::size_t>(c);
     saved.mean[i] = running.mean.is_given() ? running.mean[c] : Scalar(0);
     saved.var_biased[i] = running.var.is_given() ? running.var[c] : Scalar(1);
     saved.rstd[i] = static_cast<Scalar>(reciprocal_std(running, c, o.eps));
   }
-  apply_running(x, y, axes, running, o, kernels::Identity());
 }
 
 // ---------------------------------------------------------------- backward
-
-/// Throws unless `saved` comes from a forward of a tensor with x's shape along the same channel axis.
-template <class Scalar>
-void require_saved(const char* where, const BatchNormStatistics<Scalar>& saved, const Shape& x, int channel_axis) {
-  if (saved.is_empty()) {
-    raise_logic_error(where, "saved is empty, expected what a forward of x has saved (" + has_shape("x", x) + ")");
-  }
-  require_same_shape(where, "x", x, "the x that was saved", saved.shape);
-  const int axis = resolved_axis(where, channel_axis, x);
-  if (axis == saved.channel_axis) return;
-  raise_invalid_argument(where, "channel axis is " + std::to_string(axis) + ", expected " +
-                                    std::to_string(saved.channel_axis) + ", that of the forward (" + has_shape("x", x) +
-                                    ")");
-}
-
-/// Throws if gradients do not fit x, or overlap anything that is read, or one another.
-template <class Scalar>
-void require_gradients(const char* where, const BatchNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                       const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, int channel_axis) {
-  const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
-  require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
-  require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
-  require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
-  require_no_overlap(where, "dx", dx, "x", x);
-  require_no_overlap(where, "dx", dx, "gamma", gamma.view());
-  require_no_overlap(where, "dx", dx, "dgamma", dgamma);
-  require_no_overlap(where, "dx", dx, "dbeta", dbeta);
-  require_no_overlap(where, "dgamma", dgamma, "dbeta", dbeta);
-  for (const auto& [name, out] : {std::pair{"dgamma", dgamma}, std::pair{"dbeta", dbeta}}) {
-    require_no_overlap(where, name, out, "dy", dy);
-    require_no_overlap(where, name, out, "x", x);
-    require_no_overlap(where, name, out, "gamma", gamma.view());
-  }
-}
-
-/// dy, x and dx of a backward. Where dx is not wanted, it is dy.
-struct BatchNormBackwardAxes {
-  ChannelAxes dy, x, dx;
-};
-
-template <class Scalar>
-BatchNormBackwardAxes require_backward(const char* where, const TensorView<const Scalar>& dy,
-                                       const TensorView<const Scalar>& x, const BatchNormStatistics<Scalar>& saved,
-                                       const BatchNormOptions<Scalar>& o, const BatchNormGradients<Scalar>& to) {
-  BatchNormBackwardAxes axes;
-  axes.x = channel_axes(where, "x", x, o.channel_axis);
-  require_saved(where, saved, x.shape(), o.channel_axis);
-  require_like_x<Scalar>(where, "dy", dy, x);
-  axes.dy = axes.dx = channel_axes(where, "dy", dy, o.channel_axis);
-  if (to.dx.is_wanted()) {
-    require_like_x<Scalar>(where, "dx", to.dx.view(), x);
-    axes.dx = channel_axes(where, "dx", to.dx.view(), o.channel_axis);
-  }
-  require_channels_if(o.gamma.is_given(), where, "gamma", o.gamma, x.shape(), o.channel_axis);
-  require_gradients(where, to, dy, x, o.gamma, o.channel_axis);
-  align({&axes.dy, &axes.x, &axes.dx});
-  return axes;
-}
-
-/// What the kernels of either layout take alike.
-template <class Args, class Scalar>
-Args backward_args(const Scalar* dy, const Scalar* x, const BatchNormStatistics<Scalar>& saved,
-                   const ParameterView<Scalar>& gamma, const BatchNormGradients<Scalar>& to, void* workspace) {
-  Args args;
-  args.dy = dy, args.x = x, args.gamma = gamma.data(), args.outer = 1;
-  args.mean = saved.mean.data(), args.mean_rest = saved.mean_rest.data(), args.rstd = saved.rstd.data();
-  args.constant_statistics = !saved.is_of_batch;
-  args.dx = to.dx.view().data(), args.dgamma = to.dgamma.data(), args.dbeta = to.dbeta.data();
-  args.add_dx = to.dx.adds(), args.add_dgamma = to.dgamma.adds(), args.add_dbeta = to.dbeta.adds();
-  args.workspace = workspace;
-  return args;
-}
-
-/// The layouts are those of normalize_channels.
-template <class Scalar>
-void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackwardAxes axes,
-                            const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
-                            const BatchNormGradients<Scalar>& to, void* workspace) {
-  const bool is_short = has_short_runs<Scalar>({&axes.x, &axes.dy, &axes.dx});
-  if (are_lanes({&axes.x, &axes.dy, &axes.dx}) && !is_short) {
-    auto args = backward_args<kernels::LaneNormBackward<Scalar>>(dy, x, saved, gamma, to, workspace);
-    args.length = axes.x.outer.extent, args.lanes = axes.x.channel.extent;
-    args.dy_stride = axes.dy.outer.stride, args.x_stride = axes.x.outer.stride, args.dx_stride = axes.dx.outer.stride;
-    args.parameters_per_lane = true;
-    return kernels::lane_norm_backward<native, kernels::LayerNormRow>(args);
-  }
-  auto args = backward_args<kernels::SegmentNormBackward<Scalar>>(dy, x, saved, gamma, to, workspace);
-  args.groups = axes.x.channel.extent, args.segments = axes.x.outer.extent, args.columns = axes.x.inner.extent;
-  args.dy_group_stride = axes.dy.channel.stride, args.dy_segment_stride = axes.dy.outer.stride;
-  args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
-  args.dx_group_stride = axes.dx.channel.stride, args.dx_segment_stride = axes.dx.outer.stride;
-  args.parameter_group_step = 1;
-  if (is_short && kernels::short_run_norm_backward<native>(args)) return;
-  kernels::segment_norm_backward<native>(args);
-}
-
-template <class Scalar>
-std::size_t batch_norm_backward_bytes(Index channels) {
-  return std::max(kernels::lane_norm_backward_workspace_bytes<Scalar>(channels),
-                  kernels::segment_norm_backward_workspace_bytes<Scalar>(channels));
-}
 
 template <class Scalar>
 void batch_norm_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
@@ -385,10 +210,19 @@ void batch_norm_backward(const char* where, const TensorView<const Scalar>& dy, 
                          const BatchNormGradients<Scalar>& to, const Context& context) {
   require_float_or_double<Scalar>();
   const BatchNormBackwardAxes axes = require_backward(where, dy, x, saved, o, to);
+  const PositionMask mask = channel_mask<Scalar>(where, o, x, to.dx.view(), "dx");
   const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
   const std::size_t bytes = with_parameters ? batch_norm_backward_bytes<Scalar>(axes.x.channel.extent) : 0;
-  Scratch scratch(where, context, Scratch::bytes_of(bytes));
-  differentiate_channels(dy.data(), x.data(), axes, saved, o.gamma, to, scratch.take_bytes(bytes));
+  Scratch scratch(where, context, Scratch::bytes_of(bytes) + masked_batch_norm_bytes<Scalar>(mask, 2));
+  void* workspace = scratch.take_bytes(bytes);
+  const Index positions = axes.x.outer.extent * axes.x.inner.extent;
+  const ValidPositions valid = valid_positions(mask, positions, scratch);
+  if (valid.count == positions) return differentiate_channels(dy.data(), x.data(), axes, saved, o.gamma, to, workspace);
+  const int axis = resolved_axis(where, o.channel_axis, x.shape());
+  const TensorView<Scalar> dx = to.dx.is_wanted() ? to.dx.view() : TensorView<Scalar>(nullptr, x.shape(), {}, x.order());
+  const MaskedGradientImages<Scalar> images{Images<const Scalar>(dy, axis), Images<const Scalar>(x, axis),
+                                            Images<Scalar>(dx, axis)};
+  differentiate_valid(images, valid, saved, o.gamma, to, workspace, scratch);
 }
 
 }  // namespace detail

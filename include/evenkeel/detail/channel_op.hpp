@@ -82,7 +82,7 @@ inline void require_channels(const char* where, const char* name, Index given, c
 template <class Numbers>
 void require_channels_if(bool is_given, const char* where, const char* name, const Numbers& numbers, const Shape& x,
                          int channel_axis) {
-  if constexpr (requires { numbers.is_around_zero(); }) require_around_one(where, name, numbers);
+  if constexpr (requires { numbers.form(); }) require_plain(where, name, numbers);
   if (is_given) require_channels(where, name, numbers.view().size(), x, channel_axis);
 }
 

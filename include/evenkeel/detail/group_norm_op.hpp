@@ -5,7 +5,7 @@
 #include <string>
 
 #include "evenkeel/detail/channel_op.hpp"
-#include "evenkeel/detail/group_norm_kernels.hpp"
+#include "evenkeel/detail/masked_group_norm.hpp"
 #include "evenkeel/detail/row_norm_op.hpp"
 
 /// GroupNorm and InstanceNorm (a group for each channel) between tensors and kernels: everything is checked here, then
@@ -14,10 +14,11 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What a group norm is over; without a number of groups, each channel is one.
+/// What a group norm is over; without a number of groups, each channel is one. And which positions are valid.
 struct GroupNormAxes {
   std::optional<Index> groups;
   ImageAxes axes;
+  MaskView mask = {};
 };
 
 /// Throws unless the channels can be divided into groups: those of x, if it is there already.
@@ -91,6 +92,7 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
   require_in_place_or_no_overlap(where, "y", y, "x", x);
   require_no_overlap(where, "y", y, "gamma", gamma.view());
   require_no_overlap(where, "y", y, "beta", beta.view());
+  const PositionMask mask = position_mask<Scalar>(where, norm.mask, x, axes, "y", y);
 
   const Images<const Scalar> from(x, axes);
   const Images<Scalar> to(y, axes);
@@ -100,12 +102,10 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
   const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
   const Index copied = is_copied ? at_once * from.channels().extent * from.pixels() : 0;
   const std::size_t bytes = x.size() == 0 ? 0 : forward_bytes(layout, from, groups);
-  Scratch scratch(where, context, Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
-  if (saved) {
-    const auto count = static_cast<std::size_t>(from.batch().extent * groups);
-    for (auto* statistics : {&saved->mean, &saved->mean_rest, &saved->rstd}) statistics->resize(count);
-    saved->shape = x.shape();
-  }
+  Scratch scratch(where, context,
+                  mask.is_given() ? masked_images_bytes(from, 1)
+                                  : Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
+  if (saved) reset(*saved, x.shape(), from.batch().extent * groups, true, mask.is_given());
   kernels::SegmentNormForward<Scalar> args{.gamma = gamma.data(),
                                            .beta = beta.data(),
                                            .mean = saved ? saved->mean.data() : nullptr,
@@ -113,6 +113,7 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
                                            .rstd = saved ? saved->rstd.data() : nullptr,
                                            .eps = eps};
   if (x.size() == 0) return;
+  if (mask.is_given()) return normalize_masked(args, mask, from, to, groups, scratch);
   if (!is_copied) return normalize_images(args, layout, from, to, groups, 0, scratch.take_bytes(bytes));
   Scalar* dense = scratch.take<Scalar>(copied);
   for (Index first = 0; first < from.batch().extent; first += at_once) {
@@ -179,6 +180,7 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_saved_groups(where, saved, x.shape(), x.shape()[axes.batch] * groups);
   require_group_gradients(where, to, dy, x, gamma, axes.channel);
+  const PositionMask mask = position_mask<Scalar>(where, norm.mask, x, axes, "dx", to.dx.view());
 
   const Images<const Scalar> dy_images(dy, axes), x_images(x, axes);
   const bool with_dx = to.dx.is_wanted();
@@ -191,9 +193,13 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
   const Index copied = is_copied ? at_once * x_images.channels().extent * x_images.pixels() : 0;
   const bool with_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
   const bool has_lanes = groups > 0 && group_kernel(layout, x_images, groups) == GroupKernel::group_lanes;
-  const std::size_t bytes =
-      with_parameters || has_lanes ? backward_bytes(layout, x_images, std::max<Index>(groups, 1)) : 0;
-  Scratch scratch(where, context, 2 * Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
+  const std::size_t bytes = mask.is_given() ? masked_backward_bytes(x_images)
+                            : with_parameters || has_lanes
+                                ? backward_bytes(layout, x_images, std::max<Index>(groups, 1))
+                                : 0;
+  Scratch scratch(where, context,
+                  Scratch::bytes_of(bytes) +
+                      (mask.is_given() ? masked_images_bytes(x_images, 2) : 2 * Scratch::bytes<Scalar>(copied)));
   kernels::SegmentNormBackward<Scalar> args{.gamma = gamma.data(),
                                             .mean = saved.mean.data(),
                                             .mean_rest = saved.mean_rest.data(),
@@ -205,6 +211,7 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
                                             .add_dbeta = to.dbeta.adds(),
                                             .workspace = scratch.take_bytes(bytes)};
   if (groups == 0) return;
+  if (mask.is_given()) return differentiate_masked(args, mask, {dy_images, x_images, dx_images}, groups, scratch);
   if (!is_copied) return differentiate_images(args, layout, dy_images, x_images, dx_images, groups, 0);
   Scalar* dense_dy = scratch.template take<Scalar>(copied);
   differentiate_copies(args, dy_images, x_images, dx_images, groups, dense_dy, scratch.template take<Scalar>(copied),
@@ -218,7 +225,8 @@ std::size_t group_norm_workspace_bytes(const char* where, const Shape& x, const 
   const Index examples = x[axes.batch], channels = x[axes.channel];
   const Index example = examples == 0 ? 0 : x.size() / examples;
   const std::size_t copied = 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
-                             Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(channels));
+                             Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(channels)) +
+                             Scratch::bytes<std::uint8_t>(example / std::max<Index>(1, channels));
   const std::size_t lanes = Scratch::bytes_of(
       kernels::group_lanes_backward_workspace_bytes<Scalar>(channels * std::max<Index>(1, examples), channels));
   return std::max(copied, lanes);

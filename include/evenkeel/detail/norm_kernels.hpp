@@ -32,6 +32,12 @@ struct NormOperand {
   Scalar* row(Index i) const noexcept {
     return data + i / at.inner.extent * at.outer.stride + i % at.inner.extent * at.inner.stride;
   }
+  /// `count` rows from `first` on, which have the same outer index if there is more than one inner.
+  NormOperand part(Index first, Index count) const noexcept {
+    if (!data) return *this;
+    if (at.inner.extent == 1) return {row(first), {{count, at.outer.stride}, at.length, at.inner}};
+    return {row(first), {{1, at.outer.stride}, at.length, {count, at.inner.stride}}};
+  }
 };
 
 /// Rows that are copied together where no kernel takes the tensor as it is.

@@ -30,8 +30,7 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
                         typename Base::Saved* saved, const Context& context) const {
     require_shape(s.shape());
     if (saved) require_no_overlap(Op::forward, "y", y, "s, which backward reads again,", s);
-    normalize_sum<Op::template Row, Scalar>(Op::forward, sum, s, y, this->gamma_option(), this->beta_option(),
-                                            this->eps_, axes_, saved ? &this->statistics_of(*saved) : nullptr, context);
+    normalize_sum<Op::template Row, Scalar>(Op::forward, sum, s, y, options(), saved ? &this->statistics_of(*saved) : nullptr, context);
     if (saved) this->keep_x(*saved, s);
   }
 
@@ -50,6 +49,7 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
 
   Shape normalized_shape_;
   Axes axes_;
+  Rounding rounding_ = Rounding::once;
 
  private:
   friend Base;
@@ -63,13 +63,15 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
   void normalize(const TensorView<const Scalar>& x, const TensorView<Scalar>& y, NormStatistics<Scalar>* saved,
                  const Context& context) const {
     require_shape(x.shape());
-    detail::normalize<Op::template Row, Scalar>(Op::forward, x, y, this->gamma_option(), this->beta_option(),
-                                                this->eps_, axes_, saved, context);
+    detail::normalize<Op::template Row, Scalar>(Op::forward, x, y, options(), saved, context);
   }
   void differentiate(const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                      const NormStatistics<Scalar>& saved, const RowNormGradients<Scalar>& to,
                      const Context& context) const {
-    normalize_backward<Op::template Row, Scalar>(Op::backward, dy, x, saved, this->gamma_option(), axes_, to, context);
+    normalize_backward<Op::template Row, Scalar>(Op::backward, dy, x, saved, options(), to, context);
+  }
+  RowNormOptions<Scalar> options() const {
+    return {this->gamma_option(), this->beta_option(), this->eps_, axes_, {}, rounding_};
   }
 };
 

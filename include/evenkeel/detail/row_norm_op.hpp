@@ -1,17 +1,13 @@
 #pragma once
 
-#include <complex>
-#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include "evenkeel/core/axis_view.hpp"
 #include "evenkeel/core/context.hpp"
-#include "evenkeel/core/overlap.hpp"
-#include "evenkeel/core/parameter_view.hpp"
 #include "evenkeel/detail/kernel_parameters.hpp"
-#include "evenkeel/detail/norm_kernels.hpp"
+#include "evenkeel/detail/row_mask.hpp"
+#include "evenkeel/detail/row_norm_checks.hpp"
 #include "evenkeel/ops/norm_statistics.hpp"
 
 /// LayerNorm and RMSNorm between tensors and kernels: everything is checked here, then one kernel is called.
@@ -19,217 +15,137 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
+/// How rows are normalized; the backward reads all but beta, eps and rounding.
 template <class Scalar>
-inline constexpr bool is_complex = false;
-template <class Real>
-inline constexpr bool is_complex<std::complex<Real>> = true;
-
-template <class Scalar>
-constexpr void require_supported_scalar() {
-  static_assert(
-      !std::is_integral_v<Scalar> && !is_complex<Scalar>,
-      "evenkeel: operations take tensors of float, double, bfloat16, half, or another type of real numbers, not of "
-      "integers or complex numbers");
-}
-
-/// What norms of channels take.
-template <class Scalar>
-constexpr void require_float_or_double() {
-  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
-                "evenkeel: norms of channels (BatchNorm, GroupNorm, InstanceNorm) take tensors of float or double");
-}
-
-/// Rows of contiguous features.
-struct Rows {
-  Index rows = 0, features = 0, stride = 0;
+struct RowNormOptions {
+  ParameterView<Scalar> gamma = {}, beta = {};
+  double eps = default_eps;
+  Axes axes = -1;
+  MaskView mask = {};
+  Rounding rounding = Rounding::once;
 };
 
-/// The rows that lie along `axes`, whose elements have to be contiguous.
+/// The rows that a mask is of: x without the normalized axes.
 template <class Scalar>
-Rows contiguous_rows(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
-  const AxisView a = axis_view(where, name, view, axes);
-  if (view.size() == 0) return {a.outer.extent * a.inner.extent, a.length.extent, 0};
-  if (a.length.extent == 1) {
-    const Axis rows = join_axes(where, name, view, 0, view.rank());
-    return {rows.extent, 1, rows.stride};
-  }
-  const int first = axes.first(where, view.shape());
-  if (a.length.stride != 1 || a.inner.extent != 1) {
-    raise_invalid_argument(where, std::string(name) + " has stride " + std::to_string(a.length.stride) +
-                                      " between the elements of axis " + std::to_string(first) +
-                                      ", expected contiguous elements along the normalized axes (" +
-                                      has_shape(name, view.shape()) + ", " + order_string(view.order()) +
-                                      "; choose the axis that is contiguous, or the other storage order)");
-  }
-  return {a.outer.extent, a.length.extent, a.outer.stride};
+PositionMask row_mask(const char* where, const RowNormOptions<Scalar>& o, const TensorView<const Scalar>& x) {
+  return {where, o.mask, x, o.axes.first(where, x.shape()), o.axes.count()};
 }
 
-/// " (the normalized axes of x have shape [768]; x has shape [4, 768])", and an axis that would fit, if there is one.
-inline std::string features_context(const Shape& x, const Shape& normalized, Index given) {
-  std::string text = " (normalized axes of shape " + shape_string(normalized) + "; " + has_shape("x", x);
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if (x[axis] == given) return text + ", whose axis " + std::to_string(axis) + " has " + std::to_string(given) + ")";
+/// x and y of a forward, and its mask: all that does not depend on the type of parameters.
+template <class Scalar>
+struct RowNormOperands {
+  TensorView<const Scalar> x;
+  TensorView<Scalar> y;
+  NormOperand<const Scalar> in;
+  NormOperand<Scalar> out;
+  PositionMask mask;
+
+  std::size_t workspace_bytes() const noexcept {
+    return mask.is_given() ? masked_norm_workspace_bytes<Scalar>(in.rows(), in.features())
+                           : norm_workspace_bytes(in, out);
   }
-  return text + ")";
-}
-
-/// The extents of the normalized axes.
-inline Shape normalized_shape(const char* where, const Shape& x, const Axes& axes) {
-  const int first = axes.first(where, x);
-  Shape normalized;
-  for (int k = 0; k < axes.count(); ++k) normalized.append(x[first + k]);
-  return normalized;
-}
-
-/// Throws unless the parameters are one number for each feature.
-template <class P, class Scalar>
-void require_parameters(const char* where, const char* name, const TensorView<P>& parameters,
-                        const TensorView<const Scalar>& x, const Axes& axes) {
-  const Shape normalized = normalized_shape(where, x.shape(), axes);
-  if (parameters.size() != normalized.size()) {
-    raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
-                                      " elements, expected " + std::to_string(normalized.size()) +
-                                      features_context(x.shape(), normalized, parameters.size()));
-  }
-  if (parameters.rank() > 1 && parameters.shape() != normalized) {
-    raise_invalid_argument(where, std::string(name) + " has shape " + shape_string(parameters.shape()) + ", expected " +
-                                      shape_string(normalized) +
-                                      features_context(x.shape(), normalized, parameters.size()));
-  }
-}
-
-/// The same, where there are parameters: an absent one has rank 0.
-template <class P, class Scalar>
-void require_optional(const char* where, const char* name, const TensorView<P>& parameters,
-                      const TensorView<const Scalar>& x, const Axes& axes) {
-  if (parameters.rank() > 0) require_parameters(where, name, parameters, x, axes);
-}
-
-/// One of the parameters of a call, or its gradient.
-struct NamedType {
-  const char* name;
-  bool is_there, is_wide;
 };
+
 template <class Scalar>
-NamedType named_type(const char* name, const AnyParameter<Scalar>& parameter) {
-  return {name, parameter.is_there(), parameter.is_wide()};
+RowNormOperands<Scalar> require_operands(const char* where, const TensorView<const Scalar>& x,
+                                         const TensorView<Scalar>& y, const RowNormOptions<Scalar>& o) {
+  require_eps(where, o.eps);
+  const auto in = norm_operand(where, "x", x, o.axes);
+  const auto out = operand_like(where, "y", y, "x", x, o.axes);
+  require_in_place_or_no_overlap(where, "y", y, "x", x);
+  const PositionMask mask = row_mask(where, o, x);
+  mask.require_no_overlap(where, "y", y);
+  return {x, y, in, out, mask};
 }
 
-/// Whether the parameters of a call are float beside data of 16 bits. Throws unless those that are there agree.
-inline bool require_one_type(const char* where, std::initializer_list<NamedType> parameters) {
-  const NamedType* first = nullptr;
-  for (const NamedType& parameter : parameters) {
-    if (!parameter.is_there) continue;
-    if (!first) first = &parameter;
-    if (parameter.is_wide == first->is_wide) continue;
-    const auto type = [](bool is_wide) { return is_wide ? "float" : "16-bit"; };
-    raise_invalid_argument(where, std::string(parameter.name) + " has " + type(parameter.is_wide) +
-                                      " elements, expected " + type(first->is_wide) + " ones as " + first->name +
-                                      " has");
+/// Makes room for the statistics of `rows`, which are 0 where a row is masked.
+template <class Scalar>
+void reset(NormStatistics<Scalar>& saved, const Shape& x, Index rows, bool centred, bool is_masked) {
+  for (auto* statistic : {&saved.mean, &saved.mean_rest, &saved.rstd}) {
+    if (is_masked) statistic->clear();
+    statistic->resize(centred || statistic == &saved.rstd ? static_cast<std::size_t>(rows) : 0);
   }
-  return first && first->is_wide;
+  saved.shape = x;
 }
 
-/// body(type of the caller's parameters, type that kernels take). 1 + gamma has more digits than 16 bits hold.
-template <class Scalar, class Body>
-void with_parameter_types(bool is_wide, bool is_around_zero, const Body& body) {
-  const std::type_identity<Scalar> narrow;
-  const std::type_identity<kernels::Compute<Scalar>> wide;
-  if (is_wide) return body(wide, wide);
-  if (is_around_zero) return body(narrow, wide);
-  body(narrow, narrow);
-}
-
+/// dy, x and dx of a backward, and its mask.
 template <class Scalar>
-NormOperand<Scalar> norm_operand(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
-  return {view.data(), axis_view(where, name, view, axes)};
-}
+struct RowNormBackwardOperands {
+  TensorView<const Scalar> dy, x;
+  NormBackwardOperands<Scalar> at;
+  PositionMask mask;
 
-/// The operand of a tensor that has to have the shape and the order of another.
-template <class Scalar, class Like>
-NormOperand<Scalar> operand_like(const char* where, const char* name, const TensorView<Scalar>& view,
-                                 const char* like_name, const TensorView<Like>& like, const Axes& axes) {
-  require_same_shape(where, name, view.shape(), like_name, like.shape());
-  require_same_order(where, name, view, like_name, like);
-  return norm_operand(where, name, view, axes);
-}
+  /// Whether a kernel is called for some rows after others, and adds to their parameters' gradients.
+  bool is_in_parts() const noexcept { return mask.is_given() || !(at.are_lanes() || at.are_rows()); }
+  std::size_t workspace_bytes(bool wants_parameters) const {
+    if (!mask.is_given()) return NormBackwardWorkspace<Scalar>(at, wants_parameters).bytes();
+    return Scratch::bytes<std::uint8_t>(mask.size()) +
+           norm_backward_workspace_bytes<Scalar>(at.x.rows(), at.x.features());
+  }
+};
 
-/// How what has been checked is run: by the kernels of the norm alone. (add_norm_op.hpp has another way.)
+/// What has been checked, run by the kernels of the norm alone.
 template <template <class, class, bool> class NormRow, class Scalar>
 struct PlainNorm {
-  std::size_t workspace_bytes(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y) const noexcept {
-    return norm_workspace_bytes(x, y);
+  template <class P>
+  void forward(const char* where, const RowNormOperands<Scalar>& t, const RowNormCall<Scalar, P>& call,
+               Scratch& scratch) const {
+    t.mask.is_given() ? run_masked_norm<NormRow>(where, t.mask, t.in, t.out, call, scratch)
+                      : run_norm<NormRow>(t.in, t.out, call, scratch);
   }
   template <class P>
-  void forward(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y,
-               const kernels::RowNormForward<Scalar, P>& a, Scratch& scratch) const {
-    run_norm<NormRow>(x, y, a, scratch);
-  }
-  template <class P>
-  void backward(const NormBackwardOperands<Scalar>& t, const kernels::RowNormBackward<Scalar, P>& a,
-                const NormBackwardWorkspace<Scalar>& workspace, Scratch& scratch) const {
-    run_norm_backward<NormRow>(t, a, workspace, scratch);
+  void backward(const char* where, const RowNormBackwardOperands<Scalar>& t,
+                const kernels::RowNormBackward<Scalar, P>& a, Scratch& scratch) const {
+    if (t.mask.is_given()) return run_masked_norm_backward<NormRow>(where, t.mask, t.at, a, scratch);
+    run_norm_backward<NormRow>(t.at, a, NormBackwardWorkspace<Scalar>(t.at, a.dgamma || a.dbeta), scratch);
   }
 };
 
 /// With parameters of type Given, which kernels take as P.
 template <template <class, class, bool> class NormRow, class Scalar, class Given, class P, class Run>
-void normalize_with(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-                    const ParameterView<Scalar>& any_gamma, const ParameterView<Scalar>& any_beta, double eps,
-                    const Axes& axes, NormStatistics<Scalar>* saved, const Context& context, const Run& run) {
-  const TensorView<const Given> gamma = any_gamma.template as<const Given>();
-  const TensorView<const Given> beta = any_beta.template as<const Given>();
-  require_eps(where, eps);
-  const auto in = norm_operand(where, "x", x, axes);
-  const auto out = operand_like(where, "y", y, "x", x, axes);
-  require_optional(where, "gamma", gamma, x, axes);
-  require_optional(where, "beta", beta, x, axes);
-  require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", gamma);
-  require_no_overlap(where, "y", y, "beta", beta);
+void normalize_with(const Run& run, const char* where, const RowNormOperands<Scalar>& t,
+                    const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
+  const TensorView<const Given> gamma = o.gamma.template as<const Given>();
+  const TensorView<const Given> beta = o.beta.template as<const Given>();
+  if (!o.gamma.form().is_scalar) require_optional(where, "gamma", gamma, t.x, o.axes);
+  require_optional(where, "beta", beta, t.x, o.axes);
+  require_no_overlap(where, "y", t.y, "gamma", gamma);
+  require_no_overlap(where, "y", t.y, "beta", beta);
 
-  const KernelParameters<P> parameters(where, x, axes);
+  const KernelParameters<P> parameters(where, t.x, o.axes);
   Scratch scratch(where, context,
-                  parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(beta) +
-                      run.workspace_bytes(in, out));
-  const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
-  const P* kernel_beta = parameters.values(beta, scratch);
-
+                  parameters.workspace_bytes(gamma, o.gamma.form()) + parameters.workspace_bytes(beta) +
+                      t.workspace_bytes());
   constexpr bool centred = NormRow<native, float, false>::centred;
-  if (saved) {
-    const auto rows = static_cast<std::size_t>(in.rows());
-    saved->mean.resize(centred ? rows : 0);
-    saved->mean_rest.resize(centred ? rows : 0);
-    saved->rstd.resize(rows);
-    saved->shape = x.shape();
-  }
-  run.forward(in, out,
-              kernels::RowNormForward<Scalar, P>{.gamma = kernel_gamma,
-                                                 .beta = kernel_beta,
-                                                 .mean = saved && centred ? saved->mean.data() : nullptr,
-                                                 .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
-                                                 .rstd = saved ? saved->rstd.data() : nullptr,
-                                                 .eps = eps},
-              scratch);
+  if (saved) reset(*saved, t.x.shape(), t.in.rows(), centred, t.mask.is_given());
+  const RowNormCall<Scalar, P> call{{.gamma = parameters.values(gamma, scratch, o.gamma.form()),
+                                     .beta = parameters.values(beta, scratch),
+                                     .mean = saved && centred ? saved->mean.data() : nullptr,
+                                     .mean_rest = saved && centred ? saved->mean_rest.data() : nullptr,
+                                     .rstd = saved ? saved->rstd.data() : nullptr,
+                                     .eps = o.eps},
+                                    o.rounding};
+  run.forward(where, t, call, scratch);
 }
 
+/// y = N(x), as `run` has it: PlainNorm, or what does something more on the way (add_norm_op.hpp).
 template <template <class, class, bool> class NormRow, class Scalar, class Run>
 void normalize_by(const Run& run, const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-                  const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-                  NormStatistics<Scalar>* saved, const Context& context) {
+                  const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
   require_supported_scalar<Scalar>();
-  require_around_one(where, "beta", beta);
-  const bool is_wide = require_one_type(where, {named_type("gamma", gamma), named_type("beta", beta)});
-  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
-    normalize_with<NormRow, Scalar, Given, P>(where, x, y, gamma, beta, eps, axes, saved, context, run);
-  });
+  require_plain(where, "beta", o.beta);
+  const bool is_wide = require_one_type(where, {named_type("gamma", o.gamma), named_type("beta", o.beta)});
+  const auto operands = require_operands(where, x, y, o);
+  with_parameter_types<Scalar>(is_wide, o.gamma.form().is_around_zero,
+                               [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
+                                 normalize_with<NormRow, Scalar, Given, P>(run, where, operands, o, saved, context);
+                               });
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-               const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps, const Axes& axes,
-               NormStatistics<Scalar>* saved, const Context& context) {
-  normalize_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, x, y, gamma, beta, eps, axes, saved, context);
+               const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
+  normalize_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, x, y, o, saved, context);
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -275,71 +191,88 @@ void require_gradient_memory(const char* where, const RowNormGradients<Scalar>& 
 
 template <class Scalar, class P>
 void require_gradients(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                       const TensorView<const Scalar>& x, const TensorView<const P>& gamma, const Axes& axes) {
-  require_optional(where, "dgamma", to.dgamma.template as<P>(), x, axes);
-  require_optional(where, "dbeta", to.dbeta.template as<P>(), x, axes);
+                       const TensorView<const Scalar>& x, const TensorView<const P>& gamma,
+                       const RowNormOptions<Scalar>& o) {
+  const TensorView<const P> dgamma = to.dgamma.template as<P>();
+  if (!o.gamma.form().is_scalar) {
+    require_optional(where, "gamma", gamma, x, o.axes);
+    require_optional(where, "dgamma", dgamma, x, o.axes);
+  } else if (to.dgamma.is_wanted() && dgamma.size() != 1) {
+    raise_invalid_argument(where, "dgamma has " + std::to_string(dgamma.size()) +
+                                      " elements, expected 1 (gamma is one number for all features)");
+  }
+  require_optional(where, "dbeta", to.dbeta.template as<P>(), x, o.axes);
   require_gradient_memory(where, to, dy, x, gamma);
+}
+
+template <class Scalar>
+RowNormBackwardOperands<Scalar> require_backward_operands(const char* where, const TensorView<const Scalar>& dy,
+                                                          const TensorView<const Scalar>& x,
+                                                          const NormStatistics<Scalar>& saved,
+                                                          const RowNormOptions<Scalar>& o, bool centred,
+                                                          const RowNormGradients<Scalar>& to) {
+  const auto in = norm_operand(where, "x", x, o.axes);
+  require_saved(where, saved, x.shape(), in.rows(), centred);
+  const auto upstream = operand_like(where, "dy", dy, "x", x, o.axes);
+  const auto out = to.dx.is_wanted() ? operand_like(where, "dx", to.dx.view(), "x", x, o.axes) : NormOperand<Scalar>{};
+  const PositionMask mask = row_mask(where, o, x);
+  mask.require_no_overlap(where, "dx", to.dx.view());
+  return {dy, x, {upstream, in, out}, mask};
 }
 
 /// With parameters of type Given, which kernels take as P.
 template <template <class, class, bool> class NormRow, class Scalar, class Given, class P, class Run>
-void normalize_backward_with(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
-                             const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& any_gamma,
-                             const Axes& axes, const RowNormGradients<Scalar>& to, const Context& context,
-                             const Run& run) {
-  const TensorView<const Given> gamma = any_gamma.template as<const Given>();
-  constexpr bool centred = NormRow<native, float, false>::centred;
-  const auto in = norm_operand(where, "x", x, axes);
-  require_saved(where, saved, x.shape(), in.rows(), centred);
-  const auto upstream = operand_like(where, "dy", dy, "x", x, axes);
-  const auto out = to.dx.is_wanted() ? operand_like(where, "dx", to.dx.view(), "x", x, axes) : NormOperand<Scalar>{};
-  require_optional(where, "gamma", gamma, x, axes);
-  require_gradients(where, to, dy, x, gamma, axes);
+void normalize_backward_with(const Run& run, const char* where, const RowNormBackwardOperands<Scalar>& t,
+                             const NormStatistics<Scalar>& saved, const RowNormOptions<Scalar>& o,
+                             const RowNormGradients<Scalar>& to, const Context& context) {
+  const TensorView<const Given> gamma = o.gamma.template as<const Given>();
+  require_gradients(where, to, t.dy, t.x, gamma, o);
 
-  const KernelParameters<P> parameters(where, x, axes);
+  const KernelParameters<P> parameters(where, t.x, o.axes);
+  const ParameterForm form = o.gamma.form(), of_gradient = parameters.gradient_form(form);
   const TensorView<Given> dgamma = to.dgamma.template as<Given>(), dbeta = to.dbeta.template as<Given>();
-  const NormBackwardOperands<Scalar> operands{upstream, in, out};
-  const NormBackwardWorkspace<Scalar> workspace(operands, to.dgamma.is_wanted() || to.dbeta.is_wanted());
+  const bool wants_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
   Scratch scratch(where, context,
-                  parameters.workspace_bytes(gamma, any_gamma.is_around_zero()) + parameters.workspace_bytes(dgamma) +
-                      parameters.workspace_bytes(dbeta) + workspace.bytes());
-  const P* kernel_gamma = parameters.values(gamma, scratch, any_gamma.is_around_zero());
-  P* kernel_dgamma = parameters.gradient(dgamma, to.dgamma.adds(), scratch);
-  P* kernel_dbeta = parameters.gradient(dbeta, to.dbeta.adds(), scratch);
-  run.backward(
-      operands,
-      kernels::RowNormBackward<Scalar, P>{.gamma = kernel_gamma,
-                                          .mean = saved.mean.data(),
-                                          .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
-                                          .rstd = saved.rstd.data(),
-                                          .dgamma = kernel_dgamma,
-                                          .dbeta = kernel_dbeta,
-                                          .add_dx = to.dx.adds(),
-                                          .add_dgamma = to.dgamma.adds(),
-                                          .add_dbeta = to.dbeta.adds()},
-      workspace, scratch);
-  parameters.take_gradient(dgamma, kernel_dgamma);
-  parameters.take_gradient(dbeta, kernel_dbeta);
+                  parameters.workspace_bytes(gamma, form) + parameters.workspace_bytes(dgamma, of_gradient) +
+                      parameters.workspace_bytes(dbeta) + t.workspace_bytes(wants_parameters));
+  const kernels::RowNormBackward<Scalar, P> args{
+      .gamma = parameters.values(gamma, scratch, form),
+      .mean = saved.mean.data(),
+      .mean_rest = saved.mean_rest.empty() ? nullptr : saved.mean_rest.data(),
+      .rstd = saved.rstd.data(),
+      .dgamma = parameters.gradient(dgamma, to.dgamma.adds(), scratch, of_gradient),
+      .dbeta = parameters.gradient(dbeta, to.dbeta.adds(), scratch),
+      .add_dx = to.dx.adds(),
+      .add_dgamma = to.dgamma.adds() && !form.is_scalar,
+      .add_dbeta = to.dbeta.adds()};
+  run.backward(where, t, args, scratch);
+  parameters.take_gradient(dgamma, to.dgamma.adds(), args.dgamma, of_gradient);
+  parameters.take_gradient(dbeta, to.dbeta.adds(), args.dbeta);
 }
 
+/// Gradients of parameters that come together from several calls, or features, are rounded to 16 bits at the end alone.
 template <template <class, class, bool> class NormRow, class Scalar, class Run>
 void normalize_backward_by(const Run& run, const char* where, const TensorView<const Scalar>& dy,
                            const TensorView<const Scalar>& x, const NormStatistics<Scalar>& saved,
-                           const ParameterView<Scalar>& gamma, const Axes& axes, const RowNormGradients<Scalar>& to,
+                           const RowNormOptions<Scalar>& o, const RowNormGradients<Scalar>& to,
                            const Context& context) {
   require_supported_scalar<Scalar>();
   const bool is_wide = require_one_type(
-      where, {named_type("gamma", gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
-  with_parameter_types<Scalar>(is_wide, gamma.is_around_zero(), [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
-    normalize_backward_with<NormRow, Scalar, Given, P>(where, dy, x, saved, gamma, axes, to, context, run);
-  });
+      where, {named_type("gamma", o.gamma), named_type("dgamma", to.dgamma), named_type("dbeta", to.dbeta)});
+  constexpr bool centred = NormRow<native, float, false>::centred;
+  const auto operands = require_backward_operands(where, dy, x, saved, o, centred, to);
+  const bool is_widened = o.gamma.form().is_around_zero || o.gamma.form().is_scalar || operands.is_in_parts();
+  with_parameter_types<Scalar>(
+      is_wide, is_widened, [&]<class Given, class P>(std::type_identity<Given>, std::type_identity<P>) {
+        normalize_backward_with<NormRow, Scalar, Given, P>(run, where, operands, saved, o, to, context);
+      });
 }
 
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
-                        const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma, const Axes& axes,
+                        const NormStatistics<Scalar>& saved, const RowNormOptions<Scalar>& o,
                         const RowNormGradients<Scalar>& to, const Context& context) {
-  normalize_backward_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, dy, x, saved, gamma, axes, to, context);
+  normalize_backward_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, dy, x, saved, o, to, context);
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.
@@ -348,7 +281,7 @@ std::size_t normalize_backward_workspace_bytes(const char* where, const Shape& x
   const Index features = normalized_shape(where, x, axes).size();
   const Index rows = features == 0 ? 0 : x.size() / features;
   const std::size_t copies = 3 * Scratch::bytes<kernels::Compute<Scalar>>(features);  // KernelParameters
-  return norm_backward_workspace_bytes<Scalar>(rows, features) + copies;
+  return norm_backward_workspace_bytes<Scalar>(rows, features) + Scratch::bytes<std::uint8_t>(rows) + copies;
 }
 
 }  // namespace detail

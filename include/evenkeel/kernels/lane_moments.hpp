@@ -14,10 +14,11 @@ namespace kernels {
 template <class T>
 inline constexpr Index most_lanes = 4096 / static_cast<Index>(sizeof(T));
 
-/// One number for each lane of a block.
+/// One number for each lane of a block; a cache line longer than 4 KiB, so that the same lanes of several arrays do not
+/// compete for one set of the L1 cache.
 template <class T>
 struct LaneArray {
-  alignas(64) T at[most_lanes<T>];
+  alignas(64) T at[most_lanes<T> + 64 / sizeof(T)];
 };
 
 /// Elements [length][lanes], the lanes contiguous.
@@ -27,6 +28,8 @@ struct LaneBlock {
   Index length = 0, stride = 0, lanes = 0;
 
   X* row(Index l) const noexcept { return data + l * stride; }
+  /// Short rows without gaps: as a run of memory they are best written as they lie, one at a time.
+  bool is_one_run() const noexcept { return lanes <= 256 && stride <= 2 * lanes; }
 };
 
 /// Rows that are added up in registers before the sums in the L1 cache are touched.
@@ -154,6 +157,7 @@ class LaneMeter {
       const Deviation<Arch, T, Scaled> deviation(S::load((Scaled ? scale_ : shift_).at + j), S::load(shift_.at + j));
       Batch d[Rows], square[2] = {S::broadcast(T(0)), S::broadcast(T(0))};
       unroll<Rows>([&](auto r) {
+        prefetch_to_l2(row + (r + Rows) * x.stride + j);  // of the next step: too far away for the hardware to guess
         d[r] = deviation(keep(lanes.load(row + r * x.stride + j)));
         square[r % 2] = S::fma(d[r], d[r], square[r % 2]);
       });
@@ -182,7 +186,8 @@ class LaneMeter {
     // var = mean square - offset^2, each of them in two parts.
     const Batch offset_square = keep(offset.value * offset.value);
     const Batch lost = S::fma(offset.value, offset.value, -offset_square);
-    const Batch v = keep(square.value - offset_square) + (square.rest - add(lost, (offset.value + offset.value) * offset.rest));
+    const Batch lost_rest = add(lost, (offset.value + offset.value) * offset.rest);
+    const Batch v = keep(square.value - offset_square) + (square.rest - lost_rest);
     S::store(var.at + j, v);
     S::store(offset_square_.at + j, offset_square);
     S::store(rstd.at + j, S::broadcast(T(1)) / S::sqrt(v + S::broadcast(eps)));

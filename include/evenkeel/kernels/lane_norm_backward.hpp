@@ -131,6 +131,7 @@ class LaneNormBackwardPass {
   template <int Rows, bool WithRowParameters, class Coefficients>
   [[gnu::flatten]] void sum_piece(const Block& b, const Coefficients& coefficients, Index l, Index start) noexcept {
     const X *x = b.x.row(l) + start, *dy = b.dy.row(l) + start;
+    const Index x_stride = b.x.stride, dy_stride = b.dy.stride;
     Batch gamma[Rows], dgamma[Rows], dbeta[Rows];
     for (int r = 0; r < Rows; ++r) {
       gamma[r] = row_gamma(l + r);
@@ -140,8 +141,10 @@ class LaneNormBackwardPass {
       const auto row = coefficients.row(start + j, lanes);
       Batch g[Rows], gx[Rows];
       unroll<Rows>([&](auto r) {
-        const Batch x_hat = row.x_hat(lanes.load(x + r * b.x.stride + j));
-        const Batch dy_j = keep(lanes.load(dy + r * b.dy.stride + j));
+        prefetch_to_l2(x + (r + Rows) * x_stride + j);
+        prefetch_to_l2(dy + (r + Rows) * dy_stride + j);
+        const Batch x_hat = row.x_hat(lanes.load(x + r * x_stride + j));
+        const Batch dy_j = keep(lanes.load(dy + r * dy_stride + j));
         g[r] = keep(dy_j * gamma[r]);
         gx[r] = r % 2 == 0 ? keep(g[r] * x_hat) : S::fma(g[r], x_hat, gx[r - r % 2]);
         if constexpr (WithRowParameters) dgamma[r] = S::fma(dy_j, x_hat, dgamma[r]);
@@ -189,18 +192,31 @@ class LaneNormBackwardPass {
 
   template <bool Add, class Coefficients>
   [[gnu::flatten]] void write(const Block& b, const Coefficients& coefficients) const noexcept {
-    for (Index l = a_.length - 1; l >= 0; --l) {
-      const X *x = b.x.row(l), *dy = b.dy.row(l);
-      X* dx = b.dx.row(l);
-      const Batch gamma = row_gamma(l);
-      for_each_vector<Arch, T, 2>(b.x.lanes, [&](auto, Index j, auto lanes) {
-        const Batch deviation = coefficients.row(j, lanes).deviation(lanes.load(x + j));
-        const Batch g = keep(lanes.load(dy + j) * gamma);
-        const Batch rest = S::fma(deviation, S::load(slope_.at + j), S::load(intercept_.at + j));
-        const Batch dx_j = S::fma(g, S::load(gain_.at + j), rest);
-        lanes.store(dx + j, Add ? add(lanes.load(dx + j), dx_j) : dx_j);
-      });
+    Index l = a_.length;
+    for (; l >= rows_at_once && !b.dx.is_one_run(); l -= rows_at_once) {
+      write_rows<Add, rows_at_once>(b, coefficients, l - rows_at_once);
     }
+    for (; l > 0; --l) write_rows<Add, 1>(b, coefficients, l - 1);
+  }
+
+  template <bool Add, int Rows, class Coefficients>
+  void write_rows(const Block& b, const Coefficients& coefficients, Index l) const noexcept {
+    const X *x = b.x.row(l), *dy = b.dy.row(l);
+    X* dx = b.dx.row(l);
+    const Index x_stride = b.x.stride, dy_stride = b.dy.stride, dx_stride = b.dx.stride;
+    Batch gamma[Rows];
+    for (int r = 0; r < Rows; ++r) gamma[r] = row_gamma(l + r);
+    for_each_vector<Arch, T, 2>(b.x.lanes, [&](auto, Index j, auto lanes) {
+      const auto row = coefficients.row(j, lanes);
+      const Batch gain = S::load(gain_.at + j), slope = S::load(slope_.at + j), intercept = S::load(intercept_.at + j);
+      unroll<Rows>([&](auto r) {
+        const Batch deviation = row.deviation(lanes.load(x + r * x_stride + j));
+        const Batch g = keep(lanes.load(dy + r * dy_stride + j) * gamma[r]);
+        const Batch dx_j = S::fma(g, gain, S::fma(deviation, slope, intercept));
+        X* out = dx + r * dx_stride + j;
+        lanes.store(out, Add ? add(lanes.load(out), dx_j) : dx_j);
+      });
+    });
   }
 
   /// gamma of one row, in each lane.

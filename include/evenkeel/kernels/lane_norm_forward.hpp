@@ -91,56 +91,87 @@ class LaneNormForwardPass {
     if (a_.var) std::copy_n(meter_.var.at, lanes, a_.var + first);
   }
 
-  [[gnu::noinline]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y,
-                                                     Index first) noexcept {
+  [[gnu::noinline]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first) noexcept {
     std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, power_of_two_below<T>);
     write<true>(x, y, first);
   }
 
-  /// From the last row, which is still in a cache, to the first.
   template <bool Scaled>
   void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first) const noexcept {
     const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{meter_.mean.at, meter_.mean_rest.at, meter_.rstd.at,
                                                                   scale_.at};
-    a_.parameters_per_lane ? write_columns(x, y, coefficients, parameter_block<1>(a_.gamma, a_.gamma ? first : 0),
-                                           parameter_block<0>(a_.beta, a_.beta ? first : 0))
-                           : write_rows(x, y, coefficients);
-  }
-
-  template <class Coefficients>
-  [[gnu::flatten]] void write_rows(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients) const noexcept {
-    for (Index l = x.length - 1; l >= 0; --l) {
-      const X* from = x.row(l);
-      X* to = y.row(l);
-      const Batch gamma = parameter<1>(a_.gamma, l), beta = parameter<0>(a_.beta, l);
-      for_each_vector<Arch, T, 2>(x.lanes, [&](auto, Index j, auto lanes) {
-        const auto row = coefficients.row(j, lanes);
-        lanes.store(to + j, S::fma(row.x_hat(lanes.load(from + j)), gamma, beta));
-      });
+    if (a_.parameters_per_lane) {
+      const P *gamma = parameter_block<1>(a_.gamma, a_.gamma ? first : 0),
+              *beta = parameter_block<0>(a_.beta, a_.beta ? first : 0);
+      write(x, y, coefficients, [&](Index, auto) { return ParametersOfLanes{gamma, beta}; });
+    } else {
+      write(x, y, coefficients, [&](Index l, auto count) { return ParametersOfRows<count>(a_, l); });
     }
   }
 
-  /// The same with gamma and beta of lanes, several rows at a time for what is loaded once for all of them.
-  template <class Coefficients>
-  [[gnu::flatten]] void write_columns(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
-                     const P* gamma, const P* beta) const noexcept {
-    for (Index end = x.length; end > 0; end -= std::min(end, step_rows)) {
-      const Index start = std::max<Index>(0, end - step_rows);
-      for_each_vector<Arch, T, 1>(x.lanes, [&](auto, Index j, auto lanes) {
-        const auto row = coefficients.row(j, lanes);
-        const Batch gamma_j = lanes.load(gamma + j), beta_j = lanes.load(beta + j);
-        for (Index l = end - 1; l >= start; --l) {
-          lanes.store(y.row(l) + j, S::fma(row.x_hat(lanes.load(x.row(l) + j)), gamma_j, beta_j));
-        }
-      });
+  /// From the last rows, which are still in a cache, to the first; several at a time for what is loaded once for all of
+  /// them.
+  template <class Coefficients, class Parameters>
+  [[gnu::flatten]] void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
+                              const Parameters& parameters) const noexcept {
+    constexpr std::integral_constant<int, 4> several;
+    constexpr std::integral_constant<int, 1> one;
+    Index l = x.length;
+    for (; l >= several && !y.is_one_run(); l -= several) {
+      write_rows(x, y, coefficients, parameters(l - several, several), l - several, several);
     }
+    for (; l > 0; --l) write_rows(x, y, coefficients, parameters(l - 1, one), l - 1, one);
   }
 
-  /// gamma or beta of one row, in each lane.
-  template <int Default>
-  static Batch parameter(const P* parameters, Index l) noexcept {
-    return S::broadcast(parameters ? to_compute(parameters[l]) : T(Default));
+  template <class Coefficients, class Parameters, int Rows>
+  void write_rows(const LaneBlock<const X>& x, const LaneBlock<X>& y, const Coefficients& coefficients,
+                  const Parameters& parameters, Index l, std::integral_constant<int, Rows>) const noexcept {
+    const X* from = x.row(l);
+    X* to = y.row(l);
+    const Index x_stride = x.stride, y_stride = y.stride;
+    for_each_vector<Arch, T, 2>(x.lanes, [&](auto, Index j, auto lanes) {
+      const auto row = coefficients.row(j, lanes);
+      const auto& at_j = parameters.at(j, lanes);
+      unroll<Rows>([&](auto r) {
+        const Batch x_hat = row.x_hat(lanes.load(from + r * x_stride + j));
+        lanes.store(to + r * y_stride + j, S::fma(x_hat, at_j.gamma(r), at_j.beta(r)));
+      });
+    });
   }
+
+  /// gamma and beta of rows, the same in each lane.
+  template <int Rows>
+  struct ParametersOfRows {
+    Batch gammas[Rows], betas[Rows];
+
+    ParametersOfRows(const LaneNormForward<X, P>& a, Index l) noexcept {
+      for (int r = 0; r < Rows; ++r) {
+        gammas[r] = S::broadcast(a.gamma ? to_compute(a.gamma[l + r]) : T(1));
+        betas[r] = S::broadcast(a.beta ? to_compute(a.beta[l + r]) : T(0));
+      }
+    }
+    template <class Lanes>
+    const ParametersOfRows& at(Index, Lanes) const noexcept {
+      return *this;
+    }
+    const Batch& gamma(int r) const noexcept { return gammas[r]; }
+    const Batch& beta(int r) const noexcept { return betas[r]; }
+  };
+
+  /// gamma and beta of lanes, the same in each row.
+  struct ParametersOfLanes {
+    struct AtLanes {
+      Batch gamma_j, beta_j;
+      const Batch& gamma(int) const noexcept { return gamma_j; }
+      const Batch& beta(int) const noexcept { return beta_j; }
+    };
+    const P *gamma, *beta;
+
+    template <class Lanes>
+    AtLanes at(Index j, Lanes lanes) const noexcept {
+      return {lanes.load(gamma + j), lanes.load(beta + j)};
+    }
+  };
 
   const LaneNormForward<X, P>& a_;
   LaneMeter<Arch, NormRow, X> meter_;

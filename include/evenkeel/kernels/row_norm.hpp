@@ -9,13 +9,11 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Whether rows are prefetched: where all of them together (`arrays` of them) come from beyond the L2 cache, as a loop
-/// that computes has fewer loads under way than one that copies. Closer by it costs more than it saves; so it does for
-/// longer rows than 4 KiB, which the hardware's own prefetching follows well. Measured on AMD Zen 4.
+/// Whether all rows together (`arrays` of them) come from beyond the L2 cache, where a loop that computes has fewer
+/// loads under way than one that copies, and prefetching pays. Closer by it costs more than it saves.
 template <class X>
-inline bool is_prefetched(Index arrays, Index rows, Index features) noexcept {
-  const Index row_bytes = features * static_cast<Index>(sizeof(X));
-  return arrays * rows * row_bytes >= (Index{4} << 20) && row_bytes <= 4096;
+inline bool is_beyond_l2(Index arrays, Index rows, Index features) noexcept {
+  return arrays * rows * features * static_cast<Index>(sizeof(X)) >= (Index{4} << 20);
 }
 
 /// One block of a row of constants, which stands for gamma (1) or beta (0) where there is none.

@@ -125,11 +125,14 @@ class RowNormBackwardPass {
   static constexpr int rows_at_once = S::has_32_registers ? 2 : 1;
   static constexpr int most_rows = 8;
 
-  /// Short rows: as many as stay in the L1 cache between the passes, so that the latencies of their sums overlap. Long
-  /// rows: as many as stay in the L2 cache, as each group reads and writes the column sums once.
+  /// Short rows: as many as stay in the L1 cache between the passes, so that the latencies of their sums overlap; from
+  /// beyond the L2 cache one at a time, as several at once lead the hardware's prefetching astray (Zen 4: 1.2 instead of
+  /// 2 times a streaming sum). Long rows: as many as stay in the L2 cache, as each group reads and writes the column
+  /// sums once.
   Index group_rows() const noexcept {
-    const Index row_bytes = 2 * a_.features * static_cast<Index>(sizeof(X));
-    return std::clamp<Index>((row_bytes <= 16384 ? 16384 : 262144) / row_bytes, 1, most_rows);
+    const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
+    if (Prefetch && row_bytes <= 4096) return 1;
+    return std::clamp<Index>((row_bytes <= 8192 ? 8192 : 131072) / row_bytes, 1, most_rows);
   }
 
   struct Group {
@@ -245,8 +248,8 @@ class RowNormBackwardPass {
             const Batch gamma_j = lanes.load(gamma + j);
             unroll<Rows>([&](auto r) {
               if constexpr (Prefetch) {
-                prefetch(next_x.at[r] + j);
-                prefetch(next_dy.at[r] + j);
+                prefetch_to_l2(next_x.at[r] + j);
+                prefetch_to_l2(next_dy.at[r] + j);
               }
               const Batch deviation = row.values[r].deviation(lanes.load(x.at[r] + j));
               const Batch g = keep(lanes.load(dy.at[r] + j) * gamma_j);
@@ -373,8 +376,9 @@ inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features)
 /// row_norm_backward of numbers that have vectors, in blocks of rows; see all_gradients.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks>
 inline void row_norm_backward_in_blocks(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
-  // Groups of shorter rows are so small that the next one is asked for too late.
-  const bool prefetches = a.dx && is_prefetched<X>(3, a.rows, a.features) && a.features >= 256;
+  // Shorter rows are in the same pages and lines as the next: the hardware has asked for them by then.
+  const bool prefetches = a.dx && is_beyond_l2<X>(3, a.rows, a.features) &&
+                          a.features * static_cast<Index>(sizeof(X)) > 256;
   if (a.dgamma || a.dbeta) {
     prefetches ? all_gradients<Arch, NormRow, true>(a, blocks) : all_gradients<Arch, NormRow, false>(a, blocks);
   } else if (a.dx) {

@@ -254,8 +254,10 @@ inline void row_norm_forward(const RowNormForward<X, P>& a) noexcept {
   if constexpr (!is_vectorized<X>) {
     any_row_norm_forward<NormRow<Arch, float, false>::centred>(a);
   } else {
-    is_prefetched<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(a)
-                                            : normalize_rows<Arch, NormRow, false>(a);
+    // The hardware follows longer rows well by itself.
+    const bool prefetches = is_beyond_l2<X>(2, a.rows, a.features) &&
+                            a.features * static_cast<Index>(sizeof(X)) <= interleaved_row_bytes;
+    prefetches ? normalize_rows<Arch, NormRow, true>(a) : normalize_rows<Arch, NormRow, false>(a);
   }
 }
 

@@ -11,7 +11,7 @@ namespace kernels {
 template <class T>
 struct SegmentNormForward {
   const T* x = nullptr;      ///< [outer, groups, segments, columns], columns contiguous
-  T* y = nullptr;            ///< the same; may be x
+  T* y = nullptr;            ///< the same; may be x. Null: statistics alone are wanted
   const T* gamma = nullptr;  ///< or null: 1
   const T* beta = nullptr;   ///< or null: 0
   T* mean = nullptr;         ///< [outer, groups], or null: not wanted; as those that follow
@@ -42,7 +42,7 @@ class SegmentNormForwardPass {
     RowStatistics<T> row[most_bundle_groups];
     for_each_bundle(a_, [&](const Bundle& bundle) {
       measure(bundle, sums, row);
-      write(bundle, row);
+      if (a_.y) write(bundle, row);
     });
   }
 

@@ -101,7 +101,8 @@ class ShortRunForwardPass {
     for (Index first = 0; first < a_.groups;) {
       Index last = first;
       while (last < a_.groups && last - first < block && !(a_.rstd[last] < 0)) ++last;
-      last > first ? write(first, last - first) : segment_norm_forward<Arch>(one_channel(first));
+      if (last == first) segment_norm_forward<Arch>(one_channel(first));
+      if (last > first && a_.y) write(first, last - first);
       first = std::max(last, first + 1);
     }
   }
@@ -128,7 +129,8 @@ class ShortRunForwardPass {
   SegmentNormForward<T> one_channel(Index c) const noexcept {
     SegmentNormForward<T> one = a_;
     one.groups = 1;
-    one.x += c * a_.columns, one.y += c * a_.columns;
+    one.x += c * a_.columns;
+    if (one.y) one.y += c * a_.columns;
     one.mean += c, one.mean_rest += c, one.rstd += c, one.var += c;
     if (one.gamma) one.gamma += c;
     if (one.beta) one.beta += c;

@@ -279,6 +279,16 @@ inline void prefetch(const T* p) noexcept {
 #endif
 }
 
+/// The same, into the L2 cache: for what is read after all that the L1 cache holds.
+template <class T>
+inline void prefetch_to_l2(const T* p) noexcept {
+#if defined(__GNUC__)
+  __builtin_prefetch(p, 0, 2);
+#else
+  (void)p;
+#endif
+}
+
 /// The whole of a vector, and its first lanes: what `for_each_vector` hands to its body, so that a loop and its tail
 /// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored. Pointers are to T, or to
 /// any type that is computed in T.

@@ -104,14 +104,15 @@ class BatchNorm {
 
   /// Inference into memory of the caller's; y may be x.
   template <class X, class Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& = {}) const {
+  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
     const auto x = input_view<Scalar>(x_tensor);
     const auto y = output_view<Scalar>(std::forward<Y>(y_tensor));
     require_channels_of(x.shape());
     if (settings_.track_statistics) {
-      detail::batch_norm_inference<Scalar>(forward_name, x, y, running(), options(), kernels::Identity());
+      detail::batch_norm_inference<Scalar>(forward_name, x, y, running(), options(), kernels::Identity(),
+                                           context);
     } else {
-      detail::batch_norm_untracked<Scalar>(forward_name, x, y, options());
+      detail::batch_norm_untracked<Scalar>(forward_name, x, y, options(), context);
     }
   }
 
@@ -123,21 +124,21 @@ class BatchNorm {
     const auto y = output_view<Scalar>(std::forward<Y>(y_tensor));
     require_channels_of(x.shape());
     require_tracked(forward_name);
-    detail::batch_norm_inference<Scalar>(forward_name, x, y, running(), options(), activation);
+    detail::batch_norm_inference<Scalar>(forward_name, x, y, running(), options(), activation, {});
   }
 
   /// Training into memory of the caller's; y is not x, which backward reads.
   template <class X, class Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& = {}) {
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
     const auto x = input_view<Scalar>(x_tensor);
     const auto y = output_view<Scalar>(std::forward<Y>(y_tensor));
     require_channels_of(x.shape());
     require_no_overlap(forward_name, "y", y, "x, which backward reads again,", x);
     if (settings_.freeze_statistics) {
-      detail::batch_norm_frozen<Scalar>(forward_name, x, y, running(), saved.statistics_, options());
+      detail::batch_norm_frozen<Scalar>(forward_name, x, y, running(), saved.statistics_, options(), context);
     } else {
       require_writable_statistics();
-      detail::batch_norm_training<Scalar>(forward_name, x, y, saved.statistics_, options(), update());
+      detail::batch_norm_training<Scalar>(forward_name, x, y, saved.statistics_, options(), update(), context);
     }
     saved.x_ = x;
     saved.moved_in_.reset();

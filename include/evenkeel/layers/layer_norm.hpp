@@ -15,6 +15,7 @@ struct LayerNormSettings {
   bool with_beta = true;
   std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
   bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
+  Rounding rounding = Rounding::once;  ///< of 16 bits, whether x_hat is rounded before gamma too
 };
 
 namespace detail {
@@ -61,6 +62,7 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
       this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
     }
     this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
+    this->rounding_ = settings.rounding;
     if (settings.with_beta) this->beta_ = Parameter<ParameterScalar>(normalized_shape, ParameterScalar(0));
   }
 
@@ -73,7 +75,7 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
   friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::LayerNormLayerOp>;
   LayerNorm make_fresh() const {
     return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_,
-                      this->gamma_is_around_zero_});
+                      this->gamma_is_around_zero_, this->rounding_});
   }
 };
 

@@ -14,6 +14,7 @@ struct RMSNormSettings {
   bool with_gamma = true;
   std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
   bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
+  Rounding rounding = Rounding::once;  ///< of 16 bits; before_gamma is Llama's
 };
 
 namespace detail {
@@ -53,6 +54,7 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
       this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
     }
     this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
+    this->rounding_ = settings.rounding;
   }
 
   Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
@@ -62,7 +64,7 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
   friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::RMSNormLayerOp>;
   RMSNorm make_fresh() const {
     return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_,
-                                            this->gamma_is_around_zero_});
+                                            this->gamma_is_around_zero_, this->rounding_});
   }
 };
 

@@ -64,8 +64,7 @@ void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddLayerNor
   using Scalar = ScalarOf<X>;
   detail::add_normalize<kernels::LayerNormRow, Scalar>(
       "add_layer_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
-      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, options.norm.beta, options.norm.eps,
-      options.norm.axis, nullptr, context);
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), nullptr, context);
 }
 
 /// As above, and keeps in `saved` what add_layer_norm_backward takes.
@@ -75,8 +74,7 @@ void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, NormStatistics<Sc
   using Scalar = ScalarOf<X>;
   detail::add_normalize<kernels::LayerNormRow, Scalar>(
       "add_layer_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
-      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, options.norm.beta, options.norm.eps,
-      options.norm.axis, &saved, context);
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), &saved, context);
 }
 
 /// The same where only y is wanted; y may be x or h.
@@ -86,7 +84,7 @@ void add_layer_norm_into(const X& x, const H& h, Y&& y, const AddLayerNormOption
   const auto sum_and_y = output_view<ScalarOf<X>>(std::forward<Y>(y));
   detail::add_normalize<kernels::LayerNormRow, ScalarOf<X>>(
       "add_layer_norm_into", input_view<ScalarOf<X>>(x), input_view<ScalarOf<X>>(h), sum_and_y, sum_and_y, options.sum,
-      options.norm.gamma, options.norm.beta, options.norm.eps, options.norm.axis, nullptr, context);
+      detail::row_norm_options(options.norm), nullptr, context);
 }
 
 /// Gradients of add_layer_norm_into: with ds_total = ds + N'(dy), rounded to the type of s,
@@ -105,8 +103,8 @@ void add_layer_norm_backward(const AddNormInputs<Scalar>& from, const NormStatis
                              const AddLayerNormOptions<Scalar>& options, const AddLayerNormGradients<Scalar>& to,
                              const Context& context = {}) {
   detail::add_normalize_backward<kernels::LayerNormRow, Scalar>(
-      "add_layer_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum, options.norm.gamma,
-      options.norm.axis, {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, to.dbeta}, context);
+      "add_layer_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum,
+      detail::row_norm_options(options.norm), {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which add_layer_norm_into and add_layer_norm_backward allocate nothing, in any layout.
@@ -124,8 +122,7 @@ void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddRMSNormOpt
   using Scalar = ScalarOf<X>;
   detail::add_normalize<kernels::RMSNormRow, Scalar>(
       "add_rms_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
-      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, {}, options.norm.eps,
-      options.norm.axis, nullptr, context);
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), nullptr, context);
 }
 
 /// As above, and keeps in `saved` what add_rms_norm_backward takes.
@@ -135,8 +132,7 @@ void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, NormStatistics<Scal
   using Scalar = ScalarOf<X>;
   detail::add_normalize<kernels::RMSNormRow, Scalar>(
       "add_rms_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
-      output_view<Scalar>(std::forward<Y>(y)), options.sum, options.norm.gamma, {}, options.norm.eps,
-      options.norm.axis, &saved, context);
+      output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), &saved, context);
 }
 
 /// The same where only y is wanted; y may be x or h.
@@ -146,7 +142,7 @@ void add_rms_norm_into(const X& x, const H& h, Y&& y, const AddRMSNormOptions<Sc
   const auto sum_and_y = output_view<ScalarOf<X>>(std::forward<Y>(y));
   detail::add_normalize<kernels::RMSNormRow, ScalarOf<X>>(
       "add_rms_norm_into", input_view<ScalarOf<X>>(x), input_view<ScalarOf<X>>(h), sum_and_y, sum_and_y, options.sum,
-      options.norm.gamma, {}, options.norm.eps, options.norm.axis, nullptr, context);
+      detail::row_norm_options(options.norm), nullptr, context);
 }
 
 /// Gradients of add_rms_norm_into, as add_layer_norm_backward.
@@ -155,8 +151,8 @@ void add_rms_norm_backward(const AddNormInputs<Scalar>& from, const NormStatisti
                            const AddRMSNormOptions<Scalar>& options, const AddRMSNormGradients<Scalar>& to,
                            const Context& context = {}) {
   detail::add_normalize_backward<kernels::RMSNormRow, Scalar>(
-      "add_rms_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum, options.norm.gamma,
-      options.norm.axis, {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, {}}, context);
+      "add_rms_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum,
+      detail::row_norm_options(options.norm), {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, {}}, context);
 }
 
 /// Bytes of workspace with which add_rms_norm_into and add_rms_norm_backward allocate nothing, in any layout.

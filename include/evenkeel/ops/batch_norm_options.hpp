@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "evenkeel/core/channel_view.hpp"
+#include "evenkeel/core/mask_view.hpp"
 #include "evenkeel/core/parameter_view.hpp"
 #include "evenkeel/core/running_average.hpp"
 #include "evenkeel/ops/norm_statistics.hpp"
@@ -11,7 +12,8 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-/// How to normalize. The backward takes the same options; of them it reads gamma and channel_axis.
+/// How to normalize. The backward takes the same options; of them it reads gamma, channel_axis and
+/// mask.
 template <class Scalar>
 struct BatchNormOptions {
   ParameterView<Scalar> gamma = {};  ///< [channels]; absent: 1
@@ -19,6 +21,7 @@ struct BatchNormOptions {
   double eps = default_eps;          ///< in units of x squared
   int channel_axis = 1;              ///< negative: counted from the end; -1 is channels last
   bool allow_one_value = false;      ///< whether a batch may have one value per channel, which gives beta
+  MaskView mask = {};                ///< which positions are valid, of x's shape without the channels; absent: all
 };
 
 /// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.

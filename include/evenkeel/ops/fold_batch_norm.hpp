@@ -31,8 +31,8 @@ FoldedNorm folded_norm(
     const char* expected, std::initializer_list<std::pair<const char*, TensorView<const Scalar>>> outputs) {
   require_float_or_double<Scalar>();
   require_eps(where, o.eps);
-  require_around_one(where, "gamma", o.gamma);
-  require_around_one(where, "beta", o.beta);
+  require_plain(where, "gamma", o.gamma);
+  require_plain(where, "beta", o.beta);
   const std::pair<const char*, TensorView<const Scalar>> inputs[] = {{"running mean", running.mean.view()},
                                                                      {"running var", running.var.view()},
                                                                      {"gamma", o.gamma.view()},

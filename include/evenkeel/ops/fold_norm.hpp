@@ -22,11 +22,11 @@ template <class W, class Scalar = ScalarOf<W>>
 void fold_parameters_into_following_linear(const ParameterView<ScalarOf<W>>& gamma,
                                            const ParameterView<ScalarOf<W>>& beta, W&& weight,
                                            const ChannelView<ScalarOf<W>>& bias, int in_axis = 1) {
-  std::vector<Scalar> scale(gamma.data(), gamma.data() + (gamma.is_around_zero() ? gamma.view().size() : 0));
+  std::vector<Scalar> scale(gamma.data(), gamma.data() + (gamma.form().is_around_zero ? gamma.view().size() : 0));
   for (Scalar& value : scale) value += 1;
   // A BatchNorm that subtracts 0 and divides by 1.
   const BatchNormOptions<Scalar> options{
-      .gamma = gamma.is_around_zero() ? ParameterView<Scalar>(scale) : gamma, .beta = beta, .eps = 0};
+      .gamma = gamma.form().is_around_zero ? ParameterView<Scalar>(scale) : gamma, .beta = beta, .eps = 0};
   fold_into_following_linear(RunningStatistics<Scalar>{}, options, std::forward<W>(weight), bias, in_axis);
 }
 

@@ -14,6 +14,7 @@ struct GroupNormOptions {
   double eps = default_eps;          ///< in units of x squared
   int channel_axis = 1;              ///< -1: channels last
   int batch_axis = 0;  ///< examples are normalized apart; -1 for images [width, height, channels, examples]
+  MaskView mask = {};  ///< which pixels of which examples are valid, of x's shape without the channels; absent: all
 };
 
 /// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
@@ -28,6 +29,8 @@ struct GroupNormGradients {
 /// group, for each example. Groups are channels that follow one another.
 ///
 /// var is biased (divided by the elements of a group); rstd = 1 / sqrt(var + eps).
+/// Of masked pixels y is exactly 0, whatever x holds there, and they do not count; of a group without a valid one, what
+/// is saved is 0.
 ///
 /// Shapes    x, y alike [examples, channels, ...], in the same storage order, or with other axes for examples and
 ///           channels; gamma, beta [channels].
@@ -35,7 +38,8 @@ struct GroupNormGradients {
 /// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp.
 /// Cost      no copy where the pixels of a channel, the channels of a pixel, or (column-major) the examples of all
 ///           channels are contiguous; the latter two take a little of the context's workspace. Other layouts, with gaps
-///           or transposed, are copied through it, some examples at a time. Without a workspace, memory is allocated.
+///           or transposed, are copied through it, some examples at a time; so are those with a
+///           mask, one example at a time. Without a workspace, memory is allocated.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, groups
 ///           do not divide the channels, eps is negative or NaN, an axis is out of range, memory overlaps, or the
 ///           context's workspace is too small.
@@ -44,7 +48,7 @@ template <class X, class Y>
 void group_norm_into(const X& x, Y&& y, const GroupNormOptions<ScalarOf<X>>& options, const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "group_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}}, nullptr, context);
+      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, nullptr, context);
 }
 
 /// As above, and keeps in `saved` what group_norm_backward takes.
@@ -53,7 +57,7 @@ void group_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                      const GroupNormOptions<ScalarOf<X>>& options, const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "group_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}}, &saved, context);
+      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, &saved, context);
 }
 
 /// The group normalization of x as a new tensor of x's scalar, rank and storage order. See group_norm_into.
@@ -75,6 +79,7 @@ OwnedOf<X> group_norm(const X& x, NormStatistics<ScalarOf<X>>& saved, const Grou
 /// Gradients of group_norm, from its x and what it has saved: with g = gamma * dy and means over a group,
 /// dx = rstd * (g - mean(g) - x_hat * mean(g * x_hat)); dgamma = sum of dy * x_hat, dbeta = sum of dy, over the
 /// examples and pixels of a channel.
+/// Of masked pixels dx is exactly 0 (nothing is added, in add mode), and dgamma and dbeta leave them out.
 ///
 /// Shapes    dy, x, dx alike, in the same storage order; gamma, dgamma, dbeta [channels].
 /// Aliasing  dx may be dy, the identical view; any other overlap is an error.
@@ -88,7 +93,7 @@ void group_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf
                          const Context& context = {}) {
   detail::differentiate_groups<ScalarOf<X>>(
       "group_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved, options.gamma,
-      {options.groups, {options.batch_axis, options.channel_axis}}, {to.dx, to.dgamma, to.dbeta}, context);
+      {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, {to.dx, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which forward and backward allocate nothing, whatever the layout of x.

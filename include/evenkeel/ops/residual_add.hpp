@@ -106,7 +106,7 @@ template <class Scalar>
 void require_sum_options(const char* where, const ResidualSumOptions<Scalar>& options,
                          const TensorView<const Scalar>& x) {
   for (const auto& [name, given] : {std::pair{"lambdas", &options.lambdas}, std::pair{"bias", &options.bias}}) {
-    require_around_one(where, name, *given);
+    require_plain(where, name, *given);
     if (given->is_given()) require_parameters(where, name, given->template as<const Scalar>(), x, -1);
   }
 }

@@ -85,6 +85,12 @@ class Lambda {
     detail::add_branch_factor_gradient<Scalar>(where, ds, d, is_one_, dlambda, context);
     parameter_.commit_gradient();
   }
+  /// See for_each_parameter; `path` is that of lambda itself.
+  template <class Self, class Visit>
+  static void visit_parameters(Self& self, Visit& visit, const std::string& path) {
+    if (self.is_learned()) visit(path, self.parameter());
+  }
+
   /// Bytes of workspace for add_gradient.
   std::size_t workspace_bytes() const noexcept {
     return is_vector() ? detail::branch_factor_workspace_bytes<Scalar>(parameter_.size()) : 0;

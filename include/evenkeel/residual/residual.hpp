@@ -7,6 +7,7 @@
 
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/parameter.hpp"
+#include "evenkeel/detail/residual_checks.hpp"
 #include "evenkeel/detail/returning_forms.hpp"
 #include "evenkeel/residual/fuses_addition.hpp"
 #include "evenkeel/residual/residual_settings.hpp"
@@ -27,6 +28,9 @@ inline namespace EVENKEEL_ARCH {
 ///   auto y = block.forward(x, saved);
 ///   auto dx = block.backward(dy, saved);
 /// @endcode
+///
+/// Where Context has a mask, F receives a row that is not valid as N_in(0), what it returns for that row counts as 0,
+/// and the skip path goes on: y = N_trunk(alpha * N_skip(x)) there. F sees the mask too.
 ///
 /// Shapes    x, y, and F's input and output alike, in one storage order; a lambda that is a vector [last axis].
 /// Errors    throws std::invalid_argument if a factor is not finite, lambda does not fit, F's output has another shape
@@ -57,6 +61,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     std::vector<Scalar> returned_;  // F's output, where N_branch reads it again
     std::vector<Scalar> added_;     // what a learned lambda multiplies
     std::vector<Scalar> sum_;       // what N_trunk reads again
+    detail::KeptMask<Scalar> mask_;
   };
 
   explicit Residual(F sublayer, ResidualNorms<N> norms = {}, ResidualSettings<Scalar> settings = {})
@@ -71,10 +76,10 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
-    require_output(x, y);
+    require_output(x, y, context);
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
     View entered = x;
-    if (changes_input()) {
+    if (changes_input(context)) {
       const MutableView place = temporary(scratch, x);
       enter_into(*this, x, place, nullptr, scratch.rest(context));
       entered = place;
@@ -90,22 +95,24 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     }
   }
 
-  template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {}) {
+  /// Training; see_branch(view) is shown N_branch(F(N_in(x))) before it is multiplied by lambda and added.
+  template <Tensor X, Tensor Y, class SeeBranch = detail::SeesNothing>
+  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {},
+                    const SeeBranch& see_branch = {}) {
     const View x = const_view(x_tensor);
     const MutableView y = tensor_view(y_tensor);
-    require_output(x, y);
+    require_output(x, y, context);
     Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
     saved.x_ = {};
     const View entered = enter_view(x, saved, scratch.rest(context));
     const MutableView returned = place_of_returned(x, y, saved);
     if constexpr (IntoSublayer<F, Scalar>) {
       sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
-      leave_into(*this, x, returned, y, &saved, scratch, context);
+      leave_into(*this, x, returned, y, &saved, scratch, context, see_branch);
     } else {
       const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
                                               context_of_sublayer(scratch, context));
-      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context);
+      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context, see_branch);
     }
     saved.x_ = x;
   }
@@ -151,6 +158,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     auto y = make_like(x);
     const View returned = require_returned(const_view(f), const_view(x));
     settings_.lambda.require_fits("Residual::leave", returned.shape());
+    detail::require_row_mask("Residual::leave", "mask", context.mask, returned.shape());
     Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
     leave_into(*this, const_view(x), returned, tensor_view(y), nullptr, scratch, context);
     return y;
@@ -161,6 +169,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     auto y = make_like(x);
     const View returned = require_returned(const_view(f), const_view(x));
     settings_.lambda.require_fits("Residual::leave", returned.shape());
+    detail::require_row_mask("Residual::leave", "mask", context.mask, returned.shape());
     Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
     leave_into(*this, const_view(x), returned, tensor_view(y), &saved, scratch, context);
     return y;
@@ -206,28 +215,12 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   /// See for_each_parameter.
   template <class Self, class Visit>
   static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
-    const auto visit_norm = [&](auto& norm, const char* name) {
-      if (norm) for_each_parameter(*norm, visit, prefix + name);
-    };
-    visit_norm(self.norms_.in, "norm_in.");
-    for_each_parameter(self.sublayer_, visit, prefix + "sublayer.");
-    visit_norm(self.norms_.branch, "norm_branch.");
-    if (self.settings_.lambda.is_learned()) visit(prefix + "lambda", self.settings_.lambda.parameter());
-    visit_norm(self.norms_.skip, "norm_skip.");
-    visit_norm(self.norms_.trunk, "norm_trunk.");
+    visit_parts(self, prefix, [&](auto& part, const std::string& path) { for_each_parameter(part, visit, path); });
   }
-
   /// See for_each_buffer.
   template <class Self, class Visit>
   static void visit_buffers(Self& self, Visit& visit, const std::string& prefix) {
-    const auto visit_norm = [&](auto& norm, const char* name) {
-      if (norm) for_each_buffer(*norm, visit, prefix + name);
-    };
-    visit_norm(self.norms_.in, "norm_in.");
-    for_each_buffer(self.sublayer_, visit, prefix + "sublayer.");
-    visit_norm(self.norms_.branch, "norm_branch.");
-    visit_norm(self.norms_.skip, "norm_skip.");
-    visit_norm(self.norms_.trunk, "norm_trunk.");
+    visit_parts(self, prefix, [&](auto& part, const std::string& path) { for_each_buffer(part, visit, path); });
   }
 
  private:
@@ -238,24 +231,27 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   /// that of N_in(x).
   static constexpr std::size_t most_temporaries = 4;
 
-  void require_output(const View& x, const MutableView& y) const {
-    require_same_shape("Residual::forward", "y", y.shape(), "x", x.shape());
-    require_same_order("Residual::forward", "y", y, "x", x);
-    require_no_overlap("Residual::forward", "y", y, "x", x);
+  template <class Self, class VisitPart>
+  static void visit_parts(Self& self, const std::string& prefix, const VisitPart& visit) {
+    auto& norms = self.norms_;
+    if (norms.in) visit(*norms.in, prefix + "norm_in.");
+    visit(self.sublayer_, prefix + "sublayer.");
+    if (norms.branch) visit(*norms.branch, prefix + "norm_branch.");
+    visit(self.settings_.lambda, prefix + "lambda");
+    if (norms.skip) visit(*norms.skip, prefix + "norm_skip.");
+    if (norms.trunk) visit(*norms.trunk, prefix + "norm_trunk.");
+  }
+
+  void require_output(const View& x, const MutableView& y, const Context& context) const {
+    detail::require_stream("Residual::forward", x, y, context.mask);
     settings_.lambda.require_fits("Residual::forward", x.shape());
   }
   static View require_returned(const View& f, const View& x) {
-    require_same_shape("Residual", "what the sublayer returned", f.shape(), "what it was given", x.shape());
-    require_same_order("Residual", "what the sublayer returned", f, "what it was given", x);
+    detail::require_like("Residual", "what the sublayer returned", f, "what it was given", x);
     return f;
   }
   static void require_backward(const View& dy, const Saved& saved, const TensorGradient<Scalar>& dx) {
-    if (saved.x_.rank() == 0) {
-      raise_logic_error("Residual::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
-    }
-    require_same_shape("Residual::backward", "dy", dy.shape(), "the x that was saved", saved.x_.shape());
-    require_same_order("Residual::backward", "dy", dy, "the x that was saved", saved.x_);
-    require_input_gradient("Residual::backward", dx, dy, saved.x_);
+    detail::require_stream_gradient("Residual::backward", dy, saved.x_, dx);
   }
 
   /// What a sublayer of the caller's needs is not in workspace_bytes: without a workspace it allocates for itself.
@@ -272,16 +268,21 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   static void scale(double factor, const View& from, const MutableView& to) {
     detail::residual_add<Scalar>("Residual", factor, from, 0, {}, to);
   }
-  bool changes_input() const noexcept { return norms_.in || settings_.in_scale != 1; }
+  bool changes_input(const Context& context) const noexcept {
+    return norms_.in || settings_.in_scale != 1 || context.mask.is_given();
+  }
 
   View enter_view(const View& x, Saved& saved, const Context& context) {
-    if (!changes_input()) return x;
+    if (!changes_input(context)) return saved.mask_.keep({}, x);
     const MutableView entered = kept(saved.entered_, x);
     enter_into(*this, x, entered, &saved, context);
     return entered;
   }
   template <class Self>
-  static void enter_into(Self& self, const View& x, const MutableView& entered, Saved* saved, const Context& context) {
+  static void enter_into(Self& self, View x, const MutableView& entered, Saved* saved, const Context& context) {
+    detail::require_row_mask("Residual::enter", "mask", context.mask, x.shape());
+    if (saved) x = saved->mask_.keep(context.mask, x);
+    if (!saved && context.mask.is_given()) x = detail::copy_valid_rows(context.mask, x, entered);
     const double factor = self.settings_.in_scale;
     if (self.norms_.in) detail::apply_norm(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
     if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
@@ -294,7 +295,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     return norms_.trunk ? kept(saved.sum_, x) : y;
   }
 
-  /// drop(N_branch(f)): f itself or, where it changes or is read again, at `place`.
+  /// drop(N_branch(f)), 0 in rows that are not valid: f itself or, where it changes or is read again, at `place`.
   template <class Self>
   static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, const Context& context) {
     if (auto& norm = self.norms_.branch) {
@@ -306,22 +307,25 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       detail::apply_norm(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
       f = place;
     }
-    if (!saved) return f;
     if constexpr (!std::is_const_v<Self>) {
-      if (auto& drop = self.settings_.drop) {
-        drop->forward_into(f, place, saved->drop_, context);
-        return place;
+      if (saved && self.settings_.drop) {
+        self.settings_.drop->forward_into(f, place, saved->drop_, context);
+        f = place;
       }
     }
-    if (!self.settings_.lambda.is_learned() || f.data() == place.data()) return f;
-    scale(1, f, place);
+    if (f.data() != place.data()) {
+      const bool is_read_again = saved && self.settings_.lambda.is_learned();
+      if (!is_read_again && !context.mask.is_given()) return f;
+      scale(1, f, place);
+    }
+    detail::zero_invalid_rows(context.mask, place);
     return place;
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
-  template <class Self>
+  template <class Self, class SeeBranch = detail::SeesNothing>
   static void leave_into(Self& self, const View& x, const View& f, const MutableView& y, Saved* saved, Scratch& scratch,
-                         const Context& context) {
+                         const Context& context, const SeeBranch& see_branch = {}) {
     auto& norms = self.norms_;
     const auto& settings = self.settings_;
     const MutableView sum = !norms.trunk || (!saved && FusesAddition<N>) ? y
@@ -329,6 +333,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                                                                          : temporary(scratch, x);
     const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added_, x) : sum;
     const View branch = branch_into(self, f, added, saved, scratch.rest(context));
+    see_branch(branch);
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
@@ -357,18 +362,20 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
     detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
+    detail::zero_invalid_rows(saved.mask_.view(), df);
     if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
   }
 
   void enter_backward_into(View da, const Saved& saved, const TensorGradient<Scalar>& dx, Scratch& scratch,
                            const Context& context) {
+    if ((norms_.in && settings_.in_scale != 1) || saved.mask_.view().is_given()) {
+      const MutableView scaled = temporary(scratch, da);
+      scale(norms_.in ? settings_.in_scale : 1, da, scaled);
+      detail::zero_invalid_rows(saved.mask_.view(), scaled);
+      da = scaled;
+    }
     if (norms_.in) {
-      if (settings_.in_scale != 1) {
-        const MutableView scaled = temporary(scratch, da);
-        scale(settings_.in_scale, da, scaled);
-        da = scaled;
-      }
       norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
       detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), settings_.in_scale, da, dx.view());

@@ -12,6 +12,7 @@ enum class Activation {
   relu,       ///< max(x, 0)
   gelu,       ///< x * Phi(x), with the exact Gaussian distribution function Phi (erf)
   gelu_tanh,  ///< GELU with Phi approximated by tanh, as GPT-2 has it
+  silu,       ///< x * sigmoid(x), also called swish
 };
 
 namespace detail {
@@ -42,7 +43,22 @@ struct Relu {
   static T derivative(T x) { return x > 0 ? T(1) : T(0); }
 };
 
-/// Where every activation is max(x, 0) in all its digits, and the formulas of GELU would multiply 0 by infinity.
+/// Elfwing et al. 2017, arXiv:1702.03118; Ramachandran et al. 2017, arXiv:1710.05941. The exponential is of what is not
+/// positive, and cannot overflow.
+template <class T>
+struct Silu {
+  static T sigmoid(T x) {
+    const T e = std::exp(x < 0 ? x : -x);
+    return (x < 0 ? e : T(1)) / (1 + e);
+  }
+  static T value(T x) { return x * sigmoid(x); }
+  static T derivative(T x) {
+    const T s = sigmoid(x);
+    return s + x * s * sigmoid(-x);
+  }
+};
+
+/// Where an activation is max(x, 0) to less than 1e-19, and the formulas of GELU would multiply 0 by infinity.
 template <class T>
 bool is_far(T x) {
   return x > T(50) || x < T(-50);
@@ -58,6 +74,8 @@ void with_activation(Activation activation, Body&& body) {
       return body(Gelu<T>{});
     case Activation::gelu_tanh:
       return body(GeluTanh<T>{});
+    case Activation::silu:
+      return body(Silu<T>{});
   }
 }
 

@@ -1,3 +1,0 @@
-#include "layers/layer_test.hpp"
-
-EVENKEEL_TEST_NORMS()
