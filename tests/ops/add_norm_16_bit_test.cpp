@@ -2,6 +2,7 @@
 // their type and of float.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "evenkeel/ops/add_norm.hpp"
@@ -20,9 +21,9 @@ std::vector<X> rounded(const std::vector<float>& values) {
   return narrow;
 }
 
-/// The parameters are of type P.
+/// The parameters are of type P. With `in_steps` the second half of the rows is masked, and x_hat is rounded too.
 template <class P>
-void expect_the_bits_of_the_composition(Index rows, Index features) {
+void expect_the_bits_of_the_composition(Index rows, Index features, bool in_steps = false) {
   SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(features));
   using X = Bfloat16;
   const auto size = static_cast<std::size_t>(rows * features), columns = static_cast<std::size_t>(features);
@@ -34,6 +35,9 @@ void expect_the_bits_of_the_composition(Index rows, Index features) {
   evenkeel::AddLayerNormOptions<X> options;
   options.sum.alpha = 1.5, options.sum.lambdas = lambdas, options.sum.bias = bias;
   options.norm.gamma = gamma, options.norm.beta = beta;
+  std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows));
+  std::fill_n(mask.begin(), (rows + 1) / 2, std::uint8_t{1});
+  if (in_steps) options.norm.mask = mask, options.norm.rounding = evenkeel::Rounding::before_gamma;
   const Shape shape{rows, features};
   const auto in = [&](const std::vector<X>& v) { return TensorView<const X>(v.data(), shape); };
   const auto out = [&](std::vector<X>& v) { return TensorView<X>(v.data(), shape); };
@@ -65,6 +69,8 @@ TEST(AddNorm16Bits, GivesTheBitsOfTheComposition) {
   for (const auto& [rows, features] : {std::pair{3, 7}, {140, 33}, {5, 768}, {2, 2500}}) {
     expect_the_bits_of_the_composition<Bfloat16>(rows, features);
     expect_the_bits_of_the_composition<float>(rows, features);
+    expect_the_bits_of_the_composition<Bfloat16>(rows, features, true);
+    expect_the_bits_of_the_composition<float>(rows, features, true);
   }
 }
 
