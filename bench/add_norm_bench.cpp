@@ -127,12 +127,10 @@ void add_backward(Index rows, Index features) {
     auto& a = SumArrays::get();
     evenkeel::AddLayerNormOptions<float> options;
     options.norm.gamma = {a.gamma.at(0), features};
-    evenkeel::add_layer_norm_backward<float>({.dy = view(a.dy), .s = view(a.s), .ds = view(a.ds)}, measured(), options,
-                                             {.dx = view(a.dx),
-                                              .dh = view(a.dh),
-                                              .dgamma = {a.dgamma.at(0), features},
-                                              .dbeta = {a.dbeta.at(0), features}},
-                                             {.workspace = a.workspace});
+    evenkeel::add_layer_norm_backward<float>(
+        {.dy = view(a.dy), .s = view(a.s), .ds = view(a.ds)}, measured(), options,
+        {.dx = view(a.dx), .dh = view(a.dh), .dgamma = {a.dgamma.at(0), features}, .dbeta = {a.dbeta.at(0), features}},
+        {.workspace = a.workspace});
   });
   add(backward, "naive", [=] {
     auto& a = SumArrays::get();
@@ -140,11 +138,10 @@ void add_backward(Index rows, Index features) {
       streaming_copy(from.at(0), to.at(0), 1.f, rows * features);
     };
     copy(a.ds, a.dx);
-    evenkeel::layer_norm_backward(view(a.dy), view(a.s), measured(), {.gamma = {a.gamma.at(0), features}},
-                                  {.dx = evenkeel::add_to(view(a.dx)),
-                                   .dgamma = {a.dgamma.at(0), features},
-                                   .dbeta = {a.dbeta.at(0), features}},
-                                  {.workspace = a.workspace});
+    evenkeel::layer_norm_backward(
+        view(a.dy), view(a.s), measured(), {.gamma = {a.gamma.at(0), features}},
+        {.dx = evenkeel::add_to(view(a.dx)), .dgamma = {a.dgamma.at(0), features}, .dbeta = {a.dbeta.at(0), features}},
+        {.workspace = a.workspace});
     copy(a.dx, a.dh);
   });
 }

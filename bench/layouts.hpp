@@ -9,8 +9,8 @@ namespace bench {
 /// Benchmarks are named layouts/NAME/BY, by copy, evenkeel and naive.
 struct LayoutCase {
   std::string name;
-  double bytes;              ///< that the copy moves
-  const char* reference;     ///< what the copy is, for the table
+  double bytes;           ///< that the copy moves
+  const char* reference;  ///< what the copy is, for the table
 
   std::string benchmark(const char* by) const { return "layouts/" + name + "/" + by; }
 

@@ -117,7 +117,8 @@ void add_strided(const char* where, const Extents& e) {
   const auto forward = add_case("LayerNorm forward " + name, e.size(), false);
   const auto options = [=] {
     auto& a = Arrays<float>::get();
-    return evenkeel::LayerNormOptions<float>{.gamma = {a.gamma.at(0), e.length}, .beta = {a.beta.at(0), e.length}, .axis = 1};
+    return evenkeel::LayerNormOptions<float>{
+        .gamma = {a.gamma.at(0), e.length}, .beta = {a.beta.at(0), e.length}, .axis = 1};
   };
   add(forward, "evenkeel", [=] {
     auto& a = Arrays<float>::get();
@@ -135,11 +136,10 @@ void add_strided(const char* where, const Extents& e) {
     auto& a = Arrays<float>::get();
     const auto x = view(std::as_const(a.x), e.shape());
     if (saved.is_empty()) evenkeel::layer_norm_into(x, view(a.y, e.shape()), saved, options());
-    evenkeel::layer_norm_backward(view(std::as_const(a.dy), e.shape()), x, saved, options(),
-                                  {.dx = view(a.dx, e.shape()),
-                                   .dgamma = {a.dgamma.data(), e.length},
-                                   .dbeta = {a.dbeta.data(), e.length}},
-                                  {.workspace = a.workspace});
+    evenkeel::layer_norm_backward(
+        view(std::as_const(a.dy), e.shape()), x, saved, options(),
+        {.dx = view(a.dx, e.shape()), .dgamma = {a.dgamma.data(), e.length}, .dbeta = {a.dbeta.data(), e.length}},
+        {.workspace = a.workspace});
   });
 }
 

@@ -90,8 +90,10 @@ void print_layouts(const Times& times) {
     if (!times.has(copy) || !times.has(ours)) continue;
     if (std::exchange(is_first, false)) {
       std::printf(
-          "\nStrided axes, channels, 16 bits and sums, one thread: time as a multiple of the streaming copy (forward) or sum\n"
-          "(backward) of as many floats, of the same norm of floats, or of a streaming kernel over the same arrays (median,\n"
+          "\nStrided axes, channels, 16 bits and sums, one thread: time as a multiple of the streaming copy (forward) "
+          "or sum\n"
+          "(backward) of as many floats, of the same norm of floats, or of a streaming kernel over the same arrays "
+          "(median,\n"
           "half interquartile range).\n\n"
           "| case | GB/s | multiple | of the | by hand, or in two operations |\n|---|---|---|---|---|\n");
     }

@@ -89,8 +89,7 @@ std::vector<Placement<Norm, F>> all_placements() {
       {"skip", "SkipNorm", "Skip", "N(x) + F(x)", blocks([](auto& n, auto& f, int, int) { return SkipNorm(n, f); })},
       {"deep", "DeepNorm", "Deep", "N(alpha*x + F(x))",
        blocks([](auto& n, auto& f, int, int depth) { return deep_norm(n, f, depth); })},
-      {"layer_scale", "LayerScale", "LScale", "x + lambda*F(N(x))",
-       blocks([](auto& n, auto& f, int, int depth) {
+      {"layer_scale", "LayerScale", "LScale", "x + lambda*F(N(x))", blocks([](auto& n, auto& f, int, int depth) {
          return LayerScale(n, f, f.down().out_features(), layer_scale_initial(layers_of(depth)));
        })},
       {"re_zero", "ReZero", "ReZero", "x + 0*F(x)",

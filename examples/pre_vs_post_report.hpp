@@ -139,8 +139,9 @@ inline void print_comparison(const std::vector<Variant>& variants) {
     std::printf("%-17s%-23s%16s%10s%16s%10s\n", v.name.c_str(), v.formula.c_str(), rms.c_str(),
                 fixed(last.stream.cosine).c_str(), norm.c_str(), fixed(first.gradient.cosine).c_str());
   }
-  std::printf("\nAt the input of the first and of the last block; cosines to the embedded text, and to dy at the output,\n"
-              "where the norm is 1.\n");
+  std::printf(
+      "\nAt the input of the first and of the last block; cosines to the embedded text, and to dy at the output,\n"
+      "where the norm is 1.\n");
 }
 
 // ---------------------------------------------------------------- files

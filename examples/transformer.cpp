@@ -18,7 +18,8 @@ struct LanguageModel {
   static constexpr Index vocabulary = 128, d_model = 96;
 
   explicit LanguageModel(std::uint64_t seed)
-      : layers(evenkeel::llama<float>({.layers = 6, .d_model = d_model, .num_heads = 6, .num_kv_heads = 2, .d_ff = 256})),
+      : layers(
+            evenkeel::llama<float>({.layers = 6, .d_model = d_model, .num_heads = 6, .num_kv_heads = 2, .d_ff = 256})),
         embedding(vocabulary, d_model) {
     Random random(seed);
     random.fill_normal(std::span(embedding.data(), static_cast<std::size_t>(embedding.size())));
@@ -57,6 +58,7 @@ int main() {
   const Matrix full = model({text.begin(), text.begin() + 64});
   const float error = (decoded - full).cwiseAbs().maxCoeff() / full.cwiseAbs().maxCoeff();
   std::printf("%s\n", std::string(text.begin(), text.end()).c_str());
-  std::printf("decoding with a cache and the full pass differ by %.1e of the largest score\n", static_cast<double>(error));
+  std::printf("decoding with a cache and the full pass differ by %.1e of the largest score\n",
+              static_cast<double>(error));
   return error < 64e-7f ? 0 : 1;
 }

@@ -5,10 +5,14 @@ namespace bench {
 std::string Case::operation() const {
   const std::string direction = is_backward ? " backward" : " forward";
   switch (norm) {
-    case Norm::layer: return "LayerNorm" + direction;
-    case Norm::rms: return "RMSNorm" + direction;
-    case Norm::batch_training: return "BatchNorm training" + direction;
-    case Norm::batch_inference: return "BatchNorm inference";
+    case Norm::layer:
+      return "LayerNorm" + direction;
+    case Norm::rms:
+      return "RMSNorm" + direction;
+    case Norm::batch_training:
+      return "BatchNorm training" + direction;
+    case Norm::batch_inference:
+      return "BatchNorm inference";
   }
   return "";
 }

@@ -101,9 +101,12 @@ Contender row_norm(const Case& c, const Problem<float>& p, Operation forward, Op
 
 Contender make(const Case& c, const Problem<float>& p) {
   switch (c.norm) {
-    case Norm::layer: return row_norm(c, p, eigen::layer_norm_forward<float>, eigen::layer_norm_backward<float>);
-    case Norm::rms: return row_norm(c, p, eigen::rms_norm_forward<float>, eigen::rms_norm_backward<float>);
-    default: return c.inner() == 1 ? batch_norm<1>(c, p) : batch_norm<Eigen::Dynamic>(c, p);
+    case Norm::layer:
+      return row_norm(c, p, eigen::layer_norm_forward<float>, eigen::layer_norm_backward<float>);
+    case Norm::rms:
+      return row_norm(c, p, eigen::rms_norm_forward<float>, eigen::rms_norm_backward<float>);
+    default:
+      return c.inner() == 1 ? batch_norm<1>(c, p) : batch_norm<Eigen::Dynamic>(c, p);
   }
 }
 

@@ -27,8 +27,8 @@ template <class Statistics>
 std::shared_ptr<State<Statistics>> make_state(const Case& c, const Problem<float>& p) {
   evenkeel::Shape shape;
   for (const Index extent : c.extents()) shape.append(extent);
-  return std::make_shared<State<Statistics>>(State<Statistics>{
-      .x = {p.x, shape}, .dy = {p.dy, shape}, .y = {p.y, shape}, .dx = {p.dx, shape}});
+  return std::make_shared<State<Statistics>>(
+      State<Statistics>{.x = {p.x, shape}, .dy = {p.dy, shape}, .y = {p.y, shape}, .dx = {p.dx, shape}});
 }
 
 Contender layer_norm(const Case& c, const Problem<float>& p) {
@@ -39,9 +39,9 @@ Contender layer_norm(const Case& c, const Problem<float>& p) {
   if (!c.is_backward) return contender(c, p, forward);
   forward();
   return contender(c, p, [=] {
-    evenkeel::layer_norm_backward(
-        s->dy, s->x, s->saved, options,
-        {.dx = s->dx, .dgamma = {p.dgamma, p.features}, .dbeta = {p.dbeta, p.features}}, {.workspace = s->workspace});
+    evenkeel::layer_norm_backward(s->dy, s->x, s->saved, options,
+                                  {.dx = s->dx, .dgamma = {p.dgamma, p.features}, .dbeta = {p.dbeta, p.features}},
+                                  {.workspace = s->workspace});
   });
 }
 
@@ -71,17 +71,20 @@ Contender batch_norm(const Case& c, const Problem<float>& p) {
   if (!c.is_backward) return contender(c, p, forward);
   forward();
   return contender(c, p, [=] {
-    evenkeel::batch_norm_backward(
-        s->dy, s->x, s->saved, options,
-        {.dx = s->dx, .dgamma = {p.dgamma, p.features}, .dbeta = {p.dbeta, p.features}}, {.workspace = s->workspace});
+    evenkeel::batch_norm_backward(s->dy, s->x, s->saved, options,
+                                  {.dx = s->dx, .dgamma = {p.dgamma, p.features}, .dbeta = {p.dbeta, p.features}},
+                                  {.workspace = s->workspace});
   });
 }
 
 Contender make(const Case& c, const Problem<float>& p) {
   switch (c.norm) {
-    case Norm::layer: return layer_norm(c, p);
-    case Norm::rms: return rms_norm(c, p);
-    default: return batch_norm(c, p);
+    case Norm::layer:
+      return layer_norm(c, p);
+    case Norm::rms:
+      return rms_norm(c, p);
+    default:
+      return batch_norm(c, p);
   }
 }
 

@@ -49,7 +49,9 @@ typename Primitive::primitive_desc describe_backward(const memory::desc& x, floa
 
 /// RMSNorm is a flag of layer normalization, in versions that have it.
 template <class F>
-constexpr bool has_rms_norm = requires { F::rms_norm; };
+constexpr bool has_rms_norm = requires {
+  F::rms_norm;
+};
 
 template <class F>
 F flags_of(Norm norm) {
@@ -127,14 +129,22 @@ Contender make(const Case& c, const Problem<float>& p) {
 
 std::string instruction_set() {
   switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41: return "sse41";
-    case dnnl::cpu_isa::avx: return "avx";
-    case dnnl::cpu_isa::avx2: return "avx2";
-    case dnnl::cpu_isa::avx512_core: return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni: return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16: return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx: return "avx512_core_amx";
-    default: return "instruction set " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
+    case dnnl::cpu_isa::sse41:
+      return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return "instruction set " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
   }
 }
 

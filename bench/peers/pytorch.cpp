@@ -85,9 +85,12 @@ Contender batch_norm(const Case& c, const Problem<float>& p) {
 
 Contender make(const Case& c, const Problem<float>& p) {
   switch (c.norm) {
-    case Norm::layer: return layer_norm(c, p);
-    case Norm::rms: return {};
-    default: return batch_norm(c, p);
+    case Norm::layer:
+      return layer_norm(c, p);
+    case Norm::rms:
+      return {};
+    default:
+      return batch_norm(c, p);
   }
 }
 

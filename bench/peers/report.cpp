@@ -40,7 +40,7 @@ std::string compiler() {
 
 /// What the columns hold, in their order; NaN where there is nothing.
 struct Ratios {
-  double ours;                              ///< evenkeel's time over the copy's
+  double ours;                               ///< evenkeel's time over the copy's
   std::vector<double> to_copy, to_evenkeel;  ///< of each peer
 };
 
@@ -88,11 +88,15 @@ void print_means(const std::string& name, const std::vector<Result>& results, bo
     if (belongs(r)) all.push_back(ratios_of(r));
   }
   if (all.empty()) return;
-  Ratios means{geometric_mean(all, [](const Ratios& r, std::size_t) { return r.ours; }, 0), {}, {}};
+  Ratios means{geometric_mean(
+                   all, [](const Ratios& r, std::size_t) { return r.ours; }, 0),
+               {},
+               {}};
   for (std::size_t k = 0; k < all.front().to_copy.size(); ++k) {
-    means.to_copy.push_back(geometric_mean(all, [](const Ratios& r, std::size_t p) { return r.to_copy[p]; }, k));
-    means.to_evenkeel.push_back(
-        geometric_mean(all, [](const Ratios& r, std::size_t p) { return r.to_evenkeel[p]; }, k));
+    means.to_copy.push_back(geometric_mean(
+        all, [](const Ratios& r, std::size_t p) { return r.to_copy[p]; }, k));
+    means.to_evenkeel.push_back(geometric_mean(
+        all, [](const Ratios& r, std::size_t p) { return r.to_evenkeel[p]; }, k));
   }
   print_cells("geometric mean", name, "", fixed(means.ours, 2), means);
 }
@@ -132,7 +136,8 @@ void print_heading(const std::vector<Library>& libraries, const Effort& effort) 
   }
   std::printf(
       "; float, one thread; %s; %s.\nTime as a multiple of the streaming copy y = a*x (backward: dx = a*x + b*dy) of "
-      "the same bytes, and of evenkeel's:\nprocessor time, median of %d rounds with every contender in each, ± half the "
+      "the same bytes, and of evenkeel's:\nprocessor time, median of %d rounds with every contender in each, ± half "
+      "the "
       "interquartile range. Bold: faster than evenkeel. None: the library has no such operation.\n\n",
       processor().c_str(), compiler().c_str(), effort.rounds);
   std::printf("| operation | shape | copy GB/s | evenkeel ÷ copy |");

@@ -10,7 +10,8 @@ static_assert(__cplusplus < 202002L, "this file is compiled as C++17");
 int main() {
   const std::vector<float> x = {1, 2, 4, 9}, gamma = {0.5f, 1, 2, -1}, dy = {1, 0, -2, 3};
   std::vector<float> y(4), mean(1), rstd(1), dx(4), dgamma(4), dbeta(4);
-  if (const char* error = shim_layer_norm(x.data(), y.data(), 1, 4, gamma.data(), nullptr, 1e-5, mean.data(), rstd.data())) {
+  if (const char* error =
+          shim_layer_norm(x.data(), y.data(), 1, 4, gamma.data(), nullptr, 1e-5, mean.data(), rstd.data())) {
     std::printf("%s\n", error);
     return 1;
   }

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/blocks/parallel_block.hpp"
 #include "evenkeel/blocks/gpt2.hpp"
+#include "evenkeel/blocks/parallel_block.hpp"
 #include "evenkeel/blocks/plain_residual.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
@@ -196,8 +196,7 @@ TEST(Allocation, DoesNotHappenInAStackOfMixedBlocks) {
 }
 
 TEST(Allocation, DoesNotHappenInATransformerNorWhereItDecodes) {
-  const auto stack =
-      randomized(evenkeel::gpt2<float>({.layers = 2, .d_model = d_model, .num_heads = 4, .d_ff = d_ff}));
+  const auto stack = randomized(evenkeel::gpt2<float>({.layers = 2, .d_model = d_model, .num_heads = 4, .d_ff = d_ff}));
   expect_no_allocation(stack);
   evenkeel::KeyValueCache<float> cache(stack.cache_settings(8));
   Buffers b(3, stack);

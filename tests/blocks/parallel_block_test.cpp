@@ -130,10 +130,11 @@ TEST(TwoNormParallelBlock, AndItsEveryGradientMatchDualNumbers) {
 
 TEST(ParallelBlock, IsDeducedAndStandsInAStack) {
   const Shared block = shared_block();
-  static_assert(std::is_same_v<decltype(evenkeel::ParallelBlock(LayerNorm(4), Linear(4, 4), FeedForward(4, 4))), Shared>);
   static_assert(
-      std::is_same_v<decltype(evenkeel::TwoNormParallelBlock(LayerNorm(4), Linear(4, 4), LayerNorm(4), FeedForward(4, 4))),
-                     TwoNorms>);
+      std::is_same_v<decltype(evenkeel::ParallelBlock(LayerNorm(4), Linear(4, 4), FeedForward(4, 4))), Shared>);
+  static_assert(std::is_same_v<decltype(evenkeel::TwoNormParallelBlock(LayerNorm(4), Linear(4, 4), LayerNorm(4),
+                                                                       FeedForward(4, 4))),
+                               TwoNorms>);
   std::vector<evenkeel::Residual<LayerNorm, evenkeel::ParallelSublayers<Linear, FeedForward>>> blocks = {block, block};
   const evenkeel::Stack stack(blocks);
   ASSERT_TRUE(stack.final_norm().has_value());

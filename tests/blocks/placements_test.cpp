@@ -1,5 +1,5 @@
-// Tests of blocks/: the named settings of the residual formula. Gradients of the formula with any settings are tested in
-// tests/residual/residual_gradient_test.cpp.
+// Tests of blocks/: the named settings of the residual formula. Gradients of the formula with any settings are tested
+// in tests/residual/residual_gradient_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -93,19 +93,31 @@ void expect_preset(Stack stack, const Formula& formula, std::size_t parameters) 
 }
 
 oracle::AttentionOptions causal(std::size_t heads, std::size_t kv_heads, std::size_t head_dim, long double scale) {
-  return {.batch = 1, .seq = seq, .d_model = d_model, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
-          .causal = true, .scale = scale};
+  return {.batch = 1,
+          .seq = seq,
+          .d_model = d_model,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = head_dim,
+          .causal = true,
+          .scale = scale};
 }
 
 TEST(Gpt2, IsItsFormulaWithEveryGradient) {
   expect_preset(evenkeel::gpt2<double>({.layers = 2, .d_model = d_model, .num_heads = 2, .d_ff = d_ff}),
-                {.placement = Placement::pre, .is_rms = false, .eps = 1e-5L, .is_gated = false,
+                {.placement = Placement::pre,
+                 .is_rms = false,
+                 .eps = 1e-5L,
+                 .is_gated = false,
                  .attention = causal(2, 2, 2, 1 / std::sqrt(2.0L))},
                 2 * (2 + 8 + 2 + 4) + 2);
 }
 
 TEST(Llama, IsItsFormulaWithEveryGradient) {
-  Formula formula{.placement = Placement::pre, .is_rms = true, .eps = 1e-5L, .is_gated = true,
+  Formula formula{.placement = Placement::pre,
+                  .is_rms = true,
+                  .eps = 1e-5L,
+                  .is_gated = true,
                   .attention = causal(2, 1, 2, 1 / std::sqrt(2.0L))};
   formula.attention.rotary = {.base = 1e4L};
   expect_preset(
@@ -114,23 +126,39 @@ TEST(Llama, IsItsFormulaWithEveryGradient) {
 }
 
 TEST(Gemma2, IsItsFormulaWithEveryGradient) {
-  Formula formula{.placement = Placement::peri, .is_rms = true, .eps = 1e-6L, .gamma_offset = 1, .is_gated = true,
-                  .attention = causal(2, 1, 4, 1 / std::sqrt(3.0L)), .window_of_even_layers = 2};
+  Formula formula{.placement = Placement::peri,
+                  .is_rms = true,
+                  .eps = 1e-6L,
+                  .gamma_offset = 1,
+                  .is_gated = true,
+                  .attention = causal(2, 1, 4, 1 / std::sqrt(3.0L)),
+                  .window_of_even_layers = 2};
   formula.attention.soft_cap = 50;
   formula.attention.rotary = {.base = 1e4L};
-  expect_preset(evenkeel::gemma2<double>({.layers = 2, .d_model = d_model, .num_heads = 2, .num_kv_heads = 1,
-                                          .head_dim = 4, .d_ff = d_ff, .window = 2, .query_scale_of = 3}),
+  expect_preset(evenkeel::gemma2<double>({.layers = 2,
+                                          .d_model = d_model,
+                                          .num_heads = 2,
+                                          .num_kv_heads = 1,
+                                          .head_dim = 4,
+                                          .d_ff = d_ff,
+                                          .window = 2,
+                                          .query_scale_of = 3}),
                 formula, 2 * (2 + 4 + 2 + 3) + 1);
 }
 
 TEST(Deepnet, IsItsFormulaWithEveryGradient) {
   for (const bool is_causal : {false, true}) {
-    Formula formula{.placement = Placement::deep, .is_rms = false, .eps = 1e-5L, .alpha = std::sqrt(2.0L),
-                    .is_gated = false, .attention = causal(2, 2, 2, 1 / std::sqrt(2.0L)), .has_final_norm = false};
+    Formula formula{.placement = Placement::deep,
+                    .is_rms = false,
+                    .eps = 1e-5L,
+                    .alpha = std::sqrt(2.0L),
+                    .is_gated = false,
+                    .attention = causal(2, 2, 2, 1 / std::sqrt(2.0L)),
+                    .has_final_norm = false};
     formula.attention.causal = is_causal;
-    expect_preset(evenkeel::deepnet<double>({.layers = 2, .d_model = d_model, .num_heads = 2, .d_ff = d_ff,
-                                             .causal = is_causal}),
-                  formula, 2 * (2 + 8 + 2 + 4));
+    expect_preset(
+        evenkeel::deepnet<double>({.layers = 2, .d_model = d_model, .num_heads = 2, .d_ff = d_ff, .causal = is_causal}),
+        formula, 2 * (2 + 8 + 2 + 4));
   }
 }
 
@@ -149,8 +177,8 @@ TEST(Presets, HaveThePublishedSizesByDefault) {
 
 TEST(TransformerStack, DecodesTokenByTokenWithOneCache) {
   const Index tokens = 6;
-  const auto stack = randomized(evenkeel::gemma2<double>({.layers = 3, .d_model = d_model, .num_heads = 2,
-                                                          .num_kv_heads = 1, .head_dim = 4, .d_ff = d_ff, .window = 3}));
+  const auto stack = randomized(evenkeel::gemma2<double>(
+      {.layers = 3, .d_model = d_model, .num_heads = 2, .num_kv_heads = 1, .head_dim = 4, .d_ff = d_ff, .window = 3}));
   const auto values = normal_vector<double>(tokens * d_model, 1);
   const RowMatrix x = Eigen::Map<const RowMatrix>(values.data(), tokens, d_model), expected = stack.forward(x);
   KeyValueCache<double> cache(stack.cache_settings(tokens));
@@ -175,9 +203,8 @@ TEST(TransformerStack, RefusesNoLayers) {
   const std::vector<evenkeel::TransformerLayer<evenkeel::LayerNorm<double>>> none;
   EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::TransformerStack<evenkeel::LayerNorm<double>> s(none); }),
             "evenkeel::TransformerStack: 0 layers, expected at least 1");
-  EXPECT_EQ(error_text<std::invalid_argument>([&] {
-              evenkeel::gpt2<double>({.layers = 0, .d_model = 4, .num_heads = 1, .d_ff = 5});
-            }),
+  EXPECT_EQ(error_text<std::invalid_argument>(
+                [&] { evenkeel::gpt2<double>({.layers = 0, .d_model = 4, .num_heads = 1, .d_ff = 5}); }),
             "evenkeel::repeated: 0 layers, expected at least 1");
   EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::deepnet<double>({.layers = 0}); }),
             "evenkeel::deepnorm_scales::encoder_only: layers is 0, expected at least 1");

@@ -124,22 +124,30 @@ TEST(AxisView, OfNoElementsHasNone) {
 }
 
 TEST(AxisView, RefusesGapsWithinTheRows) {
-  EXPECT_EQ(error_text<std::invalid_argument>([] { view_of({2, 3, 4}, Strides{20, 4, 1}, row_major, -1); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              view_of({2, 3, 4}, Strides{20, 4, 1}, row_major, -1);
+            }),
             "evenkeel::op: x has stride 20 along axis 0, expected 12: axes that are taken together have no gaps (x has "
             "shape [2, 3, 4])");
-  EXPECT_EQ(error_text<std::invalid_argument>([] { view_of({2, 3, 4}, Strides{1, 2, 7}, column_major, 0); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              view_of({2, 3, 4}, Strides{1, 2, 7}, column_major, 0);
+            }),
             "evenkeel::op: x has stride 7 along axis 2, expected 6: axes that are taken together have no gaps (x has "
             "shape [2, 3, 4])");
 }
 
 TEST(AxisView, RefusesGapsWithinTheNormalizedAxes) {
-  EXPECT_EQ(error_text<std::invalid_argument>([] { view_of({3, 4}, Strides{9, 1}, row_major, {0, 1}); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              view_of({3, 4}, Strides{9, 1}, row_major, {0, 1});
+            }),
             "evenkeel::op: x has stride 9 along axis 0, expected 4: axes that are taken together have no gaps (x has "
             "shape [3, 4])");
 }
 
 TEST(AxisView, RefusesAxesThatXDoesNotHave) {
-  EXPECT_EQ(error_text<std::invalid_argument>([] { view_of({3, 4}, row_major, 2); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              view_of({3, 4}, row_major, 2);
+            }),
             "evenkeel::op: axis is 2, expected -2 to 1 (x has shape [3, 4])");
 }
 

@@ -51,9 +51,10 @@ TEST(ChannelView, NumbersMayLieApart) {
 
 TEST(ChannelView, GapsOfTwoKindsAreAnError) {
   Eigen::MatrixXf matrix(4, 3);
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { ChannelView<float>(matrix.topRows(2)); }),
-            "evenkeel::ChannelView: v has stride 4 along axis 1, expected 2: axes that are taken together have no gaps (v "
-            "has shape [2, 3])");
+  EXPECT_EQ(
+      error_text<std::invalid_argument>([&] { ChannelView<float>(matrix.topRows(2)); }),
+      "evenkeel::ChannelView: v has stride 4 along axis 1, expected 2: axes that are taken together have no gaps (v "
+      "has shape [2, 3])");
 }
 
 }  // namespace

@@ -15,9 +15,7 @@ namespace {
 using evenkeel::Context;
 using evenkeel::Scratch;
 
-bool is_aligned(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % Scratch::alignment == 0;
-}
+bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % Scratch::alignment == 0; }
 
 TEST(Scratch, TakesAlignedMemoryFromAWorkspaceOfAnyAlignment) {
   std::vector<std::byte> memory(4096);

@@ -23,7 +23,8 @@ void expect_moments(const Moments& m, const std::vector<double>& values, long do
   const long double mean = sum / static_cast<long double>(values.size());
   for (const double v : values) squares += (v - mean) * (v - mean);
   EXPECT_EQ(m.count, static_cast<std::int64_t>(values.size()));
-  EXPECT_NEAR(m.mean, static_cast<double>(mean), static_cast<double>(ulps * ulp<double>() * std::max(std::abs(mean), 1.0L)));
+  EXPECT_NEAR(m.mean, static_cast<double>(mean),
+              static_cast<double>(ulps * ulp<double>() * std::max(std::abs(mean), 1.0L)));
   EXPECT_NEAR(m.m2, static_cast<double>(squares), static_cast<double>(ulps * ulp<double>() * squares));
 }
 

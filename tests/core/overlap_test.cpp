@@ -75,9 +75,7 @@ TEST_F(Overlap, OfNeighbouringRowsOfAColumnMajorMatrix) {
 }
 
 TEST_F(Overlap, OfSingleColumns) {
-  const auto column = [&](Index j) {
-    return TensorView<float>(memory_ + j, {6}, {10}, StorageOrder::column_major);
-  };
+  const auto column = [&](Index j) { return TensorView<float>(memory_ + j, {6}, {10}, StorageOrder::column_major); };
   EXPECT_FALSE(overlaps(column(3), column(4)));
   EXPECT_FALSE(overlaps(column(0), column(9)));
   EXPECT_TRUE(overlaps(column(3), column(3)));

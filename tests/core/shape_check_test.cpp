@@ -24,7 +24,9 @@ TEST(HasShape, NamesTheTensor) { EXPECT_EQ(evenkeel::has_shape("x", {4, 128, 512
 TEST(RequireSameShape, AcceptsTheSame) { EXPECT_NO_THROW(require_same_shape("op", "y", {2, 3}, "x", {2, 3})); }
 
 TEST(RequireSameShape, NamesBothShapes) {
-  EXPECT_EQ(error_text<std::invalid_argument>([] { require_same_shape("op", "y", {3, 2}, "x", {2, 3}); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              require_same_shape("op", "y", {3, 2}, "x", {2, 3});
+            }),
             "evenkeel::op: y has shape [3, 2], expected [2, 3] (the shape of x)");
 }
 

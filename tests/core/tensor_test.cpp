@@ -142,7 +142,8 @@ TEST(EigenDense, AMapIsATensorOfTheMemoryItMaps) {
   float memory[40] = {};
   expect_tensor(Eigen::Map<RowMatrix>(memory, 3, 4), row_major, {4, 1});
   expect_tensor(Eigen::Map<ColumnMatrix>(memory, 3, 4), column_major, {1, 3});
-  expect_tensor(Eigen::Map<RowMatrix, 0, Eigen::OuterStride<>>(memory, 3, 4, Eigen::OuterStride<>(9)), row_major, {9, 1});
+  expect_tensor(Eigen::Map<RowMatrix, 0, Eigen::OuterStride<>>(memory, 3, 4, Eigen::OuterStride<>(9)), row_major,
+                {9, 1});
   expect_tensor(Eigen::Map<ColumnMatrix, 0, Eigen::OuterStride<>>(memory, 3, 4, Eigen::OuterStride<>(9)), column_major,
                 {1, 9});
   expect_tensor(Eigen::Map<Eigen::VectorXf, 0, Eigen::InnerStride<>>(memory, 5, Eigen::InnerStride<>(7)), column_major,

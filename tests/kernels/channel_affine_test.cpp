@@ -22,8 +22,8 @@ class Block {
         channel_stride(inner + lie.channel_gap),
         outer_stride(channels * channel_stride + lie.outer_gap),
         array_(true, 1, size(outer, outer_stride, channels, channel_stride, inner), {.offset = lie.offset},
-               std::vector<T>(
-                   static_cast<std::size_t>(size(outer, outer_stride, channels, channel_stride, inner)), poison<T>)) {}
+               std::vector<T>(static_cast<std::size_t>(size(outer, outer_stride, channels, channel_stride, inner)),
+                              poison<T>)) {}
   T* data() const { return array_.data(); }
   T& at(Index o, Index c, Index i) const { return data()[o * outer_stride + c * channel_stride + i]; }
   /// Whether position `p` from data() holds a value.
@@ -141,7 +141,8 @@ TYPED_TEST(ChannelAffine, IsExactToItsRoundings) {
 TYPED_TEST(ChannelAffine, AnyStridesWithPoisonInTheGaps) {
   for (const Shape3& s : shapes<typename TypeParam::Scalar>()) {
     expect_affine<TypeParam>(s, {.outer_gap = 3}, {.offset = 1, .outer_gap = 7}, {}, kernels::Identity(), Same());
-    expect_affine<TypeParam>(s, {.channel_gap = 2}, {.channel_gap = 1, .outer_gap = 1}, {}, kernels::Identity(), Same());
+    expect_affine<TypeParam>(s, {.channel_gap = 2}, {.channel_gap = 1, .outer_gap = 1}, {}, kernels::Identity(),
+                             Same());
     expect_affine<TypeParam>(s, {}, {.channel_gap = 3}, {}, kernels::Identity(), Same());
   }
 }

@@ -63,7 +63,8 @@ TYPED_TEST(LaneAccuracy, AConstantLaneGivesExactlyBeta) {
   if (!TypeParam::Norm::centred) GTEST_SKIP();
   for (const Index length : {1, 2, 3, 5, 9, 77, 300, 4099}) {
     auto d = random_data<T>(18, length, 353);
-    for (Index i = 0; i < d.rows; ++i) std::fill_n(d.x.begin() + i * length, length, T(1234.567 + 0.37 * static_cast<double>(i)));
+    for (Index i = 0; i < d.rows; ++i)
+      std::fill_n(d.x.begin() + i * length, length, T(1234.567 + 0.37 * static_cast<double>(i)));
     for (const double eps : {1e-5, 0.0}) {
       d.eps = eps;
       const auto y = lane_forward<TypeParam>(d).y;

@@ -97,7 +97,9 @@ TYPED_TEST(LaneBackward, TakesParametersOfLanes) {
     d.gamma.clear(), d.beta.clear();
     auto with_gamma = d, scaled = d;
     with_gamma.gamma = normal_vector<T>(static_cast<std::size_t>(lanes), 337);
-    const auto lane_of = [&](std::size_t i) { return i / static_cast<std::size_t>(length) % static_cast<std::size_t>(lanes); };
+    const auto lane_of = [&](std::size_t i) {
+      return i / static_cast<std::size_t>(length) % static_cast<std::size_t>(lanes);
+    };
     for (std::size_t i = 0; i < d.dy.size(); ++i) scaled.dy[i] *= with_gamma.gamma[lane_of(i)];
     const Lanes layout{.outer = 2, .per_lane = true};
     const auto saved = lane_forward<TypeParam>(d, layout);

@@ -53,7 +53,8 @@ template <class C, class T = typename C::Scalar>
 LaneForwardResult<T> lane_forward(const Data<T>& d, const Lanes& o = {}) {
   const Index lanes = d.rows / o.outer, rows = o.outer * d.features, parameters = o.per_lane ? lanes : d.features;
   const Array<T> x(turned<false>(d.x, o.outer, d.features), rows, lanes, o.x);
-  const Array<T> gamma(d.gamma, 1, parameters, {}), beta(C::Norm::centred ? d.beta : std::vector<T>(), 1, parameters, {});
+  const Array<T> gamma(d.gamma, 1, parameters, {}),
+      beta(C::Norm::centred ? d.beta : std::vector<T>(), 1, parameters, {});
   const Array<T> own_y(!o.in_place, rows, lanes, o.y);
   const Array<T>& y = o.in_place ? x : own_y;
   const Array<T> mean(true, 1, d.rows, {}), mean_rest(true, 1, d.rows, {}), rstd(true, 1, d.rows, {});

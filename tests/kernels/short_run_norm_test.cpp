@@ -70,14 +70,15 @@ void expect_near(const std::vector<T>& got, const std::vector<T>& expected, long
   }
 }
 
-const Runs examples[] = {{1, 3, 2},      {2, 1, 5},     {7, 5, 3},      {64, 3, 1},    {64, 3, 1, 2},   {96, 5, 4},
+const Runs examples[] = {{1, 3, 2},       {2, 1, 5},    {7, 5, 3},       {64, 3, 1},   {64, 3, 1, 2},   {96, 5, 4},
                          {33, 130, 7, 3}, {12, 700, 4}, {128, 1, 31, 1}, {1024, 2, 1}, {40, 2100, 2, 1}};
 
 TYPED_TEST(ShortRunNorm, GivesWhatTheKernelOfSegmentsGives) {
   using T = typename TypeParam::Scalar;
   using Arch = typename TypeParam::Arch;
   for (const Runs& runs : examples) {
-    SCOPED_TRACE(std::to_string(runs.rows) + " x " + std::to_string(runs.channels) + " x " + std::to_string(runs.inner));
+    SCOPED_TRACE(std::to_string(runs.rows) + " x " + std::to_string(runs.channels) + " x " +
+                 std::to_string(runs.inner));
     const Problem<T> p(runs);
     const auto channels = static_cast<std::size_t>(runs.channels);
     Statistics<T> s(channels), expected_s(channels);

@@ -1,4 +1,5 @@
-// BatchNorm against PyTorch's and ONNX's results in tests/data, in channels-first and channels-last memory of both orders.
+// BatchNorm against PyTorch's and ONNX's results in tests/data, in channels-first and channels-last memory of both
+// orders.
 #include "evenkeel/layers/batch_norm.hpp"
 #include "ops/batch_norm_test.hpp"
 #include "support/reference_case.hpp"

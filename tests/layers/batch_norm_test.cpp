@@ -73,7 +73,8 @@ TYPED_TEST(BatchNormLayer, DoesWhatTheOpDoes) {
   EXPECT_EQ(gradient_of(layer.gamma()), dgamma);
   EXPECT_EQ(gradient_of(layer.beta()), dbeta);
   layer.backward(dy, saved);
-  for (std::size_t c = 0; c < 4; ++c) EXPECT_NEAR(layer.gamma().gradient()[c], 2 * dgamma[c], 1e-5 * std::abs(dgamma[c]));
+  for (std::size_t c = 0; c < 4; ++c)
+    EXPECT_NEAR(layer.gamma().gradient()[c], 2 * dgamma[c], 1e-5 * std::abs(dgamma[c]));
 }
 
 TYPED_TEST(BatchNormLayer, StartsAsTheIdentityOfStandardizedData) {
@@ -197,9 +198,10 @@ TYPED_TEST(BatchNormLayer, FreshOnesStartAnew) {
 TYPED_TEST(BatchNormLayer, VisitsParametersAndBuffersApart) {
   auto layer = trained_layer<TypeParam>(3);
   std::vector<std::string> parameters, buffers;
-  evenkeel::for_each_parameter(layer, [&](const std::string& path, auto&) { parameters.push_back(path); }, "n.");
-  evenkeel::for_each_buffer(std::as_const(layer), [&](const std::string& path, const auto&) { buffers.push_back(path); },
-                            "n.");
+  evenkeel::for_each_parameter(
+      layer, [&](const std::string& path, auto&) { parameters.push_back(path); }, "n.");
+  evenkeel::for_each_buffer(
+      std::as_const(layer), [&](const std::string& path, const auto&) { buffers.push_back(path); }, "n.");
   EXPECT_EQ(parameters, (std::vector<std::string>{"n.gamma", "n.beta"}));
   EXPECT_EQ(buffers, (std::vector<std::string>{"n.running_mean", "n.running_var"}));
 }
@@ -214,7 +216,8 @@ TYPED_TEST(BatchNormLayer, TakesImagesOfEitherLayout) {
   const auto y = first.forward(x, saved);
   const Eigen::Tensor<S, 4, Eigen::RowMajor> y_last =
       last.forward(x_last, saved_last).shuffle(Eigen::array<Index, 4>{0, 3, 1, 2});
-  for (Index i = 0; i < y.size(); ++i) EXPECT_NEAR(y.data()[i], y_last.data()[i], 100 * std::numeric_limits<S>::epsilon());
+  for (Index i = 0; i < y.size(); ++i)
+    EXPECT_NEAR(y.data()[i], y_last.data()[i], 100 * std::numeric_limits<S>::epsilon());
   for (std::size_t c = 0; c < 3; ++c) {
     EXPECT_NEAR(first.running_var().values()[c], last.running_var().values()[c],
                 16 * std::numeric_limits<S>::epsilon());
@@ -318,9 +321,10 @@ TYPED_TEST(BatchNormLayer, StatisticsInConstMemoryAreNotTrained) {
   layer.running_var() = Parameter<S>::map(ones.data(), 3);
   typename BatchNorm<S>::Saved saved;
   const auto x = random_matrix<S>(4, 3, 1);
-  EXPECT_EQ(error_text<std::logic_error>([&] { layer.forward(x, saved); }),
-            "evenkeel::BatchNorm::forward: running var is mapped from const memory, expected writable memory, or frozen "
-            "statistics");
+  EXPECT_EQ(
+      error_text<std::logic_error>([&] { layer.forward(x, saved); }),
+      "evenkeel::BatchNorm::forward: running var is mapped from const memory, expected writable memory, or frozen "
+      "statistics");
   EXPECT_EQ(values_of(layer.running_mean()), mean);
   layer.forward(x);
   layer.freeze_statistics();
@@ -333,8 +337,9 @@ TYPED_TEST(BatchNormLayer, TrainingIsNotInPlace) {
   RowMatrix<S> x = random_matrix<S>(4, 3, 1);
   const RowMatrix<S> before = x;
   typename BatchNorm<S>::Saved saved;
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { layer.forward_into(x, x, saved); }),
-            "evenkeel::BatchNorm::forward: y overlaps x, which backward reads again, in memory, expected memory of its own");
+  EXPECT_EQ(
+      error_text<std::invalid_argument>([&] { layer.forward_into(x, x, saved); }),
+      "evenkeel::BatchNorm::forward: y overlaps x, which backward reads again, in memory, expected memory of its own");
   EXPECT_EQ(x, before);
 }
 

@@ -15,7 +15,9 @@ using Layers = testing::Types<evenkeel::LayerNorm<float>, evenkeel::LayerNorm<do
 
 /// LayerNorm has a beta, RMSNorm does not.
 template <class Layer>
-inline constexpr bool has_beta = requires(Layer& layer) { layer.beta(); };
+inline constexpr bool has_beta = requires(Layer& layer) {
+  layer.beta();
+};
 
 template <class Layer>
 inline constexpr const char* layer_name = has_beta<Layer> ? "LayerNorm" : "RMSNorm";
@@ -29,7 +31,8 @@ struct LayerName {
 
 /// The op that a layer is made of.
 template <class Layer>
-using OpOf = std::conditional_t<has_beta<Layer>, LayerNormOp<typename Layer::Scalar>, RMSNormOp<typename Layer::Scalar>>;
+using OpOf =
+    std::conditional_t<has_beta<Layer>, LayerNormOp<typename Layer::Scalar>, RMSNormOp<typename Layer::Scalar>>;
 
 template <class S>
 std::vector<S> values_of(const Parameter<S>& parameter) {

@@ -35,8 +35,7 @@ class NormLayerError : public testing::Test {
 
   template <class DY>
   std::string backward_text(const DY& dy, const evenkeel::TensorGradient<Scalar>& dx, const Context& context = {}) {
-    const std::string text =
-        error_text<std::invalid_argument>([&] { layer_.backward_into(dy, saved_, dx, context); });
+    const std::string text = error_text<std::invalid_argument>([&] { layer_.backward_into(dy, saved_, dx, context); });
     expect_nothing_changed();
     return without_name(text, "::backward: ");
   }
@@ -54,7 +53,8 @@ class NormLayerError : public testing::Test {
   }
 
   Layer layer_ = with_random_parameters(Layer(4));
-  const RowMatrix<Scalar> x_ = random_matrix<RowMatrix<Scalar>>(3, 4, 1), dy_ = random_matrix<RowMatrix<Scalar>>(3, 4, 2);
+  const RowMatrix<Scalar> x_ = random_matrix<RowMatrix<Scalar>>(3, 4, 1),
+                          dy_ = random_matrix<RowMatrix<Scalar>>(3, 4, 2);
   RowMatrix<Scalar> y_ = RowMatrix<Scalar>::Constant(3, 4, poison<Scalar>), dx_ = y_;
   typename Layer::Saved saved_;
 
@@ -71,16 +71,22 @@ TYPED_TEST_SUITE(NormLayerError, Layers, LayerName);
 // ---------------------------------------------------------------- construction
 
 TYPED_TEST(NormLayerError, EpsIsFiniteAndNotNegative) {
-  const auto text = [](double eps) { return NormLayerError<TypeParam>::made_text([&] { TypeParam(4, {.eps = eps}); }); };
+  const auto text = [](double eps) {
+    return NormLayerError<TypeParam>::made_text([&] { TypeParam(4, {.eps = eps}); });
+  };
   EXPECT_EQ(text(-0.5), "eps is -0.500000, expected a finite number of at least 0");
   EXPECT_EQ(text(std::numeric_limits<double>::quiet_NaN()), "eps is nan, expected a finite number of at least 0");
   EXPECT_EQ(text(std::numeric_limits<double>::infinity()), "eps is inf, expected a finite number of at least 0");
 }
 
 TYPED_TEST(NormLayerError, ThereAreAsManyAxesAsTheNormalizedShapeHas) {
-  EXPECT_EQ(this->made_text([] { TypeParam({3, 4}, {.axis = -1}); }),
+  EXPECT_EQ(this->made_text([] {
+    TypeParam({3, 4}, {.axis = -1});
+  }),
             "1 axes, expected 2 (the normalized shape is [3, 4])");
-  EXPECT_EQ(this->made_text([] { TypeParam(4, {.axis = Axes{-2, -1}}); }),
+  EXPECT_EQ(this->made_text([] {
+    TypeParam(4, {.axis = Axes{-2, -1}});
+  }),
             "2 axes, expected 1 (the normalized shape is [4])");
 }
 
@@ -119,8 +125,9 @@ TYPED_TEST(NormLayerError, YOverlapsXOnlyInPlace) {
   std::vector<S> memory(40, 1);
   const TensorView<const S> x(memory.data(), {3, 4});
   const TensorView<S> y(memory.data() + 4, {3, 4});
-  EXPECT_EQ(this->without_name(error_text<std::invalid_argument>([&] { this->layer_.forward_into(x, y); }), "::forward: "),
-            "y overlaps x in memory, expected the identical view or memory of its own");
+  EXPECT_EQ(
+      this->without_name(error_text<std::invalid_argument>([&] { this->layer_.forward_into(x, y); }), "::forward: "),
+      "y overlaps x in memory, expected the identical view or memory of its own");
 }
 
 TYPED_TEST(NormLayerError, TrainingIsNotInPlace) {
@@ -143,15 +150,17 @@ TYPED_TEST(NormLayerError, YDoesNotOverlapParameters) {
   TypeParam layer(4);
   layer.gamma() = Parameter<S>::map(memory.data(), 4);
   const TensorView<S> y(memory.data(), {3, 4});
-  EXPECT_EQ(this->without_name(error_text<std::invalid_argument>([&] { layer.forward_into(this->x_, y); }), "::forward: "),
-            "y overlaps gamma in memory, expected memory of its own");
+  EXPECT_EQ(
+      this->without_name(error_text<std::invalid_argument>([&] { layer.forward_into(this->x_, y); }), "::forward: "),
+      "y overlaps gamma in memory, expected memory of its own");
 }
 
 TYPED_TEST(NormLayerError, AParameterThatWasReplacedStillFits) {
   using S = typename TypeParam::Scalar;
   this->layer_.gamma() = Parameter<S>(5, S(1));
-  EXPECT_EQ(this->without_name(error_text<std::invalid_argument>([&] { this->layer_.forward(this->x_); }), "::forward: "),
-            "gamma has 5 elements, expected 4 (normalized axes of shape [4]; x has shape [3, 4])");
+  EXPECT_EQ(
+      this->without_name(error_text<std::invalid_argument>([&] { this->layer_.forward(this->x_); }), "::forward: "),
+      "gamma has 5 elements, expected 4 (normalized axes of shape [4]; x has shape [3, 4])");
 }
 
 // ---------------------------------------------------------------- backward
@@ -159,8 +168,7 @@ TYPED_TEST(NormLayerError, AParameterThatWasReplacedStillFits) {
 TYPED_TEST(NormLayerError, BackwardFollowsAForward) {
   const typename TypeParam::Saved empty;
   const auto text = error_text<std::logic_error>([&] { this->layer_.backward(this->dy_, empty); });
-  EXPECT_EQ(this->without_name(text, "::backward: "),
-            "saved is empty, expected the Saved of a forward(x, saved) call");
+  EXPECT_EQ(this->without_name(text, "::backward: "), "saved is empty, expected the Saved of a forward(x, saved) call");
   this->expect_nothing_changed();
 }
 

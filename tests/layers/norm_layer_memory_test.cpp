@@ -43,7 +43,8 @@ TEST(BatchNormMemory, NothingIsAllocatedWithAWorkspace) {
       SCOPED_TRACE(axis);
       evenkeel::BatchNorm<float> layer(9, {.channel_axis = axis, .freeze_statistics = frozen});
       const Index rows = axis == 1 ? 40 : 9, columns = axis == 1 ? 9 : 40;
-      const auto x = random_matrix<RowMatrix<float>>(rows, columns, 1), dy = random_matrix<RowMatrix<float>>(rows, columns, 2);
+      const auto x = random_matrix<RowMatrix<float>>(rows, columns, 1),
+                 dy = random_matrix<RowMatrix<float>>(rows, columns, 2);
       RowMatrix<float> y(rows, columns), dx(rows, columns);
       evenkeel::BatchNorm<float>::Saved saved;
       std::vector<std::byte> memory(layer.workspace_bytes({rows, columns}));

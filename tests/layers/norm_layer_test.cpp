@@ -90,10 +90,9 @@ Gradients<S> op_gradients(const Layer& layer, const RowMatrix<S>& dy, const RowM
   result.dx.resize(static_cast<std::size_t>(x.size()));
   result.dgamma.resize(static_cast<std::size_t>(x.cols()));
   result.dbeta.resize(static_cast<std::size_t>(x.cols()));
-  OpOf<Layer>::backward(dy, x, saved, options_of(layer),
-                        {.dx = TensorView<S>(result.dx.data(), {x.rows(), x.cols()}),
-                         .dgamma = result.dgamma,
-                         .dbeta = result.dbeta});
+  OpOf<Layer>::backward(
+      dy, x, saved, options_of(layer),
+      {.dx = TensorView<S>(result.dx.data(), {x.rows(), x.cols()}), .dgamma = result.dgamma, .dbeta = result.dbeta});
   return result;
 }
 
@@ -333,7 +332,8 @@ TYPED_TEST(NormLayer, NormalizesOverSeveralAxes) {
   typename TypeParam::Saved flat_saved;
   const RowMatrix<S> rows = Eigen::Map<const RowMatrix<S>>(x.data(), 2, 12);
   EXPECT_EQ(y, values_of(flat.forward(rows, flat_saved)));
-  const RowMatrix<S> flat_dx = flat.backward(RowMatrix<S>(Eigen::Map<const RowMatrix<S>>(dy.data(), 2, 12)), flat_saved);
+  const RowMatrix<S> flat_dx =
+      flat.backward(RowMatrix<S>(Eigen::Map<const RowMatrix<S>>(dy.data(), 2, 12)), flat_saved);
   EXPECT_EQ(dx, values_of(flat_dx));
   EXPECT_EQ(gradient_of(layer.gamma()), gradient_of(flat.gamma()));
 }

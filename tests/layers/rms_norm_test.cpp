@@ -34,8 +34,8 @@ TEST(RMSNormLayer, BackwardHasEveryTerm) {
   layer.gamma().load(std::vector<float>{0.5f, 1, 2, -1}.data(), 4);
   Layer::Saved saved;
   layer.forward(x, saved);
-  EXPECT_TRUE(within(values_of(layer.backward(dy, saved)),
-                     Reals{0.1815270L, 0.1650246L, -0.4620689L, 0.1485221L}, 4e-7L));
+  EXPECT_TRUE(
+      within(values_of(layer.backward(dy, saved)), Reals{0.1815270L, 0.1650246L, -0.4620689L, 0.1485221L}, 4e-7L));
   EXPECT_TRUE(within(gradient_of(layer.gamma()), Reals{0.1980295L, 0, -1.5842360L, 5.3467966L}, 8e-7L));
 }
 

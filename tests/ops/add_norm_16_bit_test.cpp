@@ -54,8 +54,9 @@ void expect_the_bits_of_the_composition(Index rows, Index features, bool in_step
   std::vector<P> dgamma(columns), dbeta(columns), expected_dgamma(columns), expected_dbeta(columns);
   evenkeel::add_layer_norm_backward<X>({.dy = in(dy), .s = in(s), .ds = in(ds)}, saved, options,
                                        {.dx = out(dx), .dh = out(dh), .dgamma = dgamma, .dbeta = dbeta});
-  evenkeel::layer_norm_backward(in(dy), in(s), saved, options.norm,
-                                {.dx = evenkeel::add_to(out(total)), .dgamma = expected_dgamma, .dbeta = expected_dbeta});
+  evenkeel::layer_norm_backward(
+      in(dy), in(s), saved, options.norm,
+      {.dx = evenkeel::add_to(out(total)), .dgamma = expected_dgamma, .dbeta = expected_dbeta});
   for (std::size_t i = 0; i < size; ++i) {
     expected_dx[i] = X(1.5f * static_cast<float>(total[i]));
     expected_dh[i] = X(static_cast<float>(lambdas[i % columns]) * static_cast<float>(total[i]));

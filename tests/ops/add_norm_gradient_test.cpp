@@ -104,8 +104,7 @@ class AddNormError : public testing::Test {
   std::string into_text(const View& x, const View& h, const View& s, const View& y,
                         const ResidualSumOptions<Scalar>& sum = {}) {
     const auto before = std::pair(s_, y_);
-    const std::string text =
-        error_text<std::invalid_argument>([&] { Op::into(x, h, s, y, Op::options(sum, {})); });
+    const std::string text = error_text<std::invalid_argument>([&] { Op::into(x, h, s, y, Op::options(sum, {})); });
     EXPECT_EQ(std::pair(s_, y_), before);
     return text;
   }
@@ -126,9 +125,9 @@ TYPED_TEST(AddNormError, OfTensorsThatDoNotFit) {
             this->where("_into: s has shape [4, 4], expected [3, 4] (the shape of x)"));
   EXPECT_EQ(this->into_text(v(this->x_), v(this->h_), v(this->s_), v(this->y_, {3, 1})),
             this->where("_into: y has shape [3, 1], expected [3, 4] (the shape of x)"));
-  EXPECT_EQ(this->into_text(v(this->x_), this->view(this->h_, {3, 4}, StorageOrder::column_major), v(this->s_),
-                            v(this->y_)),
-            this->where("_into: h is column-major, expected row-major as x is (copy into a tensor of that order first)"));
+  EXPECT_EQ(
+      this->into_text(v(this->x_), this->view(this->h_, {3, 4}, StorageOrder::column_major), v(this->s_), v(this->y_)),
+      this->where("_into: h is column-major, expected row-major as x is (copy into a tensor of that order first)"));
 }
 
 TYPED_TEST(AddNormError, OfMemoryThatOverlaps) {
@@ -154,12 +153,14 @@ TYPED_TEST(AddNormError, OfParametersOfTheSum) {
   ResidualSumOptions<S> sum;
   sum.lambdas = three;
   const std::string context = " (normalized axes of shape [4]; x has shape [3, 4], whose axis 0 has 3)";
-  EXPECT_EQ(this->into_text(this->view(this->x_), this->view(this->h_), this->view(this->s_), this->view(this->y_), sum),
-            this->where("_into: lambdas has 3 elements, expected 4" + context));
+  EXPECT_EQ(
+      this->into_text(this->view(this->x_), this->view(this->h_), this->view(this->s_), this->view(this->y_), sum),
+      this->where("_into: lambdas has 3 elements, expected 4" + context));
   sum.lambdas = {};
   sum.bias = three;
-  EXPECT_EQ(this->into_text(this->view(this->x_), this->view(this->h_), this->view(this->s_), this->view(this->y_), sum),
-            this->where("_into: bias has 3 elements, expected 4" + context));
+  EXPECT_EQ(
+      this->into_text(this->view(this->x_), this->view(this->h_), this->view(this->s_), this->view(this->y_), sum),
+      this->where("_into: bias has 3 elements, expected 4" + context));
   std::vector<S> dlambda(4), dbias(3);
   auto from = this->inputs();
   EXPECT_EQ(this->backward_text(from, {.dlambda = dlambda}),

@@ -72,7 +72,8 @@ struct Values {
 
   explicit Values(const Case& c, std::uint64_t seed = 1) {
     for (auto* tensor : {&x, &h, &dy, &ds, &dx, &dh}) *tensor = normal_vector<S>(c.memory(), seed++, 0.5);
-    for (auto* parameter : {&gamma, &beta}) *parameter = normal_vector<S>(static_cast<std::size_t>(c.features()), seed++);
+    for (auto* parameter : {&gamma, &beta})
+      *parameter = normal_vector<S>(static_cast<std::size_t>(c.features()), seed++);
     for (auto* parameter : {&lambdas, &bias}) *parameter = normal_vector<S>(static_cast<std::size_t>(c.last()), seed++);
   }
   OpOptions<S> norm(const Case& c) const { return {.gamma = gamma, .beta = beta, .eps = 1e-3, .axis = c.axis}; }
@@ -237,7 +238,8 @@ Results<S> fused_backward(const Case& c, const Values<S>& v, const Forward<S>& f
   if (w.dh) to.dh = c.view(r.dh);
   if (w.dh && w.add_dh) to.dh = add_to(c.view(r.dh));
   if (w.parameters && w.add_parameters) {
-    to.dgamma = add_to(r.dgamma), to.dbeta = add_to(r.dbeta), to.dlambda = add_to(r.dlambda), to.dbias = add_to(r.dbias);
+    to.dgamma = add_to(r.dgamma), to.dbeta = add_to(r.dbeta), to.dlambda = add_to(r.dlambda),
+    to.dbias = add_to(r.dbias);
   } else if (w.parameters) {
     to.dgamma = r.dgamma, to.dbeta = r.dbeta, to.dlambda = r.dlambda, to.dbias = r.dbias;
   }

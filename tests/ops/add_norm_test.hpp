@@ -5,18 +5,17 @@
 #include "ops/op_test.hpp"
 
 // Compiled once, in add_norm_op_test.cpp.
-#define EVENKEEL_TEST_ADD_NORM(prefix, Row, S)                                                                    \
-  prefix template void evenkeel::detail::add_normalize<evenkeel::kernels::Row, S>(                                \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                    \
-      const evenkeel::TensorView<S>&, const evenkeel::TensorView<S>&, const evenkeel::ResidualSumOptions<S>&,     \
-      const evenkeel::detail::RowNormOptions<S>&,                                                         \
-      evenkeel::NormStatistics<S>*, const evenkeel::Context&);                                                    \
-  prefix template void evenkeel::detail::add_normalize_backward<evenkeel::kernels::Row, S>(                       \
-      const char*, const evenkeel::detail::AddNormUpstream<S>&, const evenkeel::NormStatistics<S>&,               \
-      const evenkeel::ResidualSumOptions<S>&, const evenkeel::detail::RowNormOptions<S>&,          \
-      const evenkeel::detail::SumGradientsWanted<S>&, evenkeel::detail::RowNormGradients<S>,                      \
+#define EVENKEEL_TEST_ADD_NORM(prefix, Row, S)                                                                \
+  prefix template void evenkeel::detail::add_normalize<evenkeel::kernels::Row, S>(                            \
+      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                \
+      const evenkeel::TensorView<S>&, const evenkeel::TensorView<S>&, const evenkeel::ResidualSumOptions<S>&, \
+      const evenkeel::detail::RowNormOptions<S>&, evenkeel::NormStatistics<S>*, const evenkeel::Context&);    \
+  prefix template void evenkeel::detail::add_normalize_backward<evenkeel::kernels::Row, S>(                   \
+      const char*, const evenkeel::detail::AddNormUpstream<S>&, const evenkeel::NormStatistics<S>&,           \
+      const evenkeel::ResidualSumOptions<S>&, const evenkeel::detail::RowNormOptions<S>&,                     \
+      const evenkeel::detail::SumGradientsWanted<S>&, evenkeel::detail::RowNormGradients<S>,                  \
       const evenkeel::Context&);
-#define EVENKEEL_TEST_ADD_NORMS(prefix)               \
+#define EVENKEEL_TEST_ADD_NORMS(prefix)                \
   EVENKEEL_TEST_ADD_NORM(prefix, LayerNormRow, float)  \
   EVENKEEL_TEST_ADD_NORM(prefix, LayerNormRow, double) \
   EVENKEEL_TEST_ADD_NORM(prefix, RMSNormRow, float)    \

@@ -32,7 +32,8 @@ TYPED_TEST(BatchNormCases, TheRunningVarianceIsUnbiasedUnlessAskedOtherwise) {
     const auto y = evenkeel::batch_norm(x, saved, {}, {.mean = mean, .var = var, .variance = variance});
     EXPECT_TRUE(within(vector_of<S>(y.col(0)), Reals{-0.9733280L, -0.6488853L, 0, 1.6222134L}, seven_digits));
     EXPECT_TRUE(within(vector_of(mean), Reals{0.4L}, seven_digits));
-    EXPECT_TRUE(within(vector_of(var), Reals{variance == RunningVariance::unbiased ? 2.1666667L : 1.85L}, seven_digits));
+    EXPECT_TRUE(
+        within(vector_of(var), Reals{variance == RunningVariance::unbiased ? 2.1666667L : 1.85L}, seven_digits));
   }
 }
 
@@ -75,8 +76,7 @@ TYPED_TEST(BatchNormCases, ACumulativeAverageIsTheMeanOverAllBatches) {
   BatchNormStatistics<S> saved;
   for (const S center : {S(1), S(5), S(9)}) {
     const ColumnMatrix<S> x = Vector<S>{{center - 1, center + 1}};
-    evenkeel::batch_norm(x, saved, {},
-                         {.mean = mean, .var = var, .average = CumulativeAverage(), .batches = &batches});
+    evenkeel::batch_norm(x, saved, {}, {.mean = mean, .var = var, .average = CumulativeAverage(), .batches = &batches});
   }
   EXPECT_EQ(batches, 3);
   EXPECT_TRUE(within_ulp(mean, Reals{5}, 1));
@@ -145,8 +145,8 @@ TYPED_TEST(BatchNormCases, TwoValuesPerChannelTrainAndOneIsEnoughForInference) {
 // B66
 TYPED_TEST(BatchNormCases, AnEmptyBatchChangesNoStatisticAndGivesZeroGradients) {
   using S = TypeParam;
-  for (const auto& [shape, axis] : {std::pair<Shape, int>{{0, 5}, 1}, {{0, 5, 3, 3}, 1}, {{2, 5, 0, 3}, 1},
-                                    {{3, 0, 5}, -1}, {{0, 3, 5}, -1}}) {
+  for (const auto& [shape, axis] :
+       {std::pair<Shape, int>{{0, 5}, 1}, {{0, 5, 3, 3}, 1}, {{2, 5, 0, 3}, 1}, {{3, 0, 5}, -1}, {{0, 3, 5}, -1}}) {
     SCOPED_TRACE(evenkeel::shape_string(shape));
     std::vector<S> mean(5, S(0.1)), var(5, S(0.3)), dgamma(5, poison<S>), dbeta(5, poison<S>);
     const auto mean_before = mean, var_before = var;
@@ -280,15 +280,20 @@ TYPED_TEST(BatchNormCases, ANegativeOrNaNVarianceIsAnErrorThatNamesTheChannel) {
     BatchNormStatistics<S> saved;
     std::vector<S> scale(3), shift(3);
     const auto inference = error_text<std::invalid_argument>([&] { evenkeel::batch_norm_into(x, y, {mean, var}); });
-    EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::batch_norm_into(x, y, {mean, var}, saved); }), inference);
-    const auto fold = error_text<std::invalid_argument>(
-        [&] { evenkeel::fold_into_scale_shift<S>({mean, var}, {}, scale, shift); });
+    EXPECT_EQ(error_text<std::invalid_argument>([&] {
+                evenkeel::batch_norm_into(x, y, {mean, var}, saved);
+              }),
+              inference);
+    const auto fold = error_text<std::invalid_argument>([&] {
+      evenkeel::fold_into_scale_shift<S>({mean, var}, {}, scale, shift);
+    });
     EXPECT_EQ(fold.substr(fold.find(": ")), inference.substr(inference.find(": ")));
     EXPECT_EQ(y, x);
     EXPECT_EQ(scale, std::vector<S>(3));
     return inference;
   };
-  EXPECT_EQ(text({1, S(-1e-6), -1}), "evenkeel::batch_norm_into: running var of channel 1 is -1e-06, expected at least 0");
+  EXPECT_EQ(text({1, S(-1e-6), -1}),
+            "evenkeel::batch_norm_into: running var of channel 1 is -1e-06, expected at least 0");
   EXPECT_EQ(text({1, 1, std::numeric_limits<S>::quiet_NaN()}),
             "evenkeel::batch_norm_into: running var of channel 2 is nan, expected at least 0");
 }
@@ -307,8 +312,7 @@ TYPED_TEST(BatchNormCases, AnActivationInPlaceOnABlock) {
                             kernels::Relu());
   for (Index i = 0; i < 4; ++i) {
     for (Index j = 0; j < 3; ++j) {
-      EXPECT_NEAR(memory(i + 1, j + 2),
-                  static_cast<S>(expected(i, j, [](long double v) { return std::max(v, 0.0L); })),
+      EXPECT_NEAR(memory(i + 1, j + 2), static_cast<S>(expected(i, j, [](long double v) { return std::max(v, 0.0L); })),
                   8 * std::numeric_limits<S>::epsilon());
     }
   }

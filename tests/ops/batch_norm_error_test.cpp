@@ -25,7 +25,8 @@ class BatchNormError : public testing::Test {
     const auto text = training_text(x, y, o);
     BatchNormStatistics<S> saved;
     const RunningStatistics<S> running;
-    EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::batch_norm_into(x, y, running, o); }), "evenkeel::batch_norm_into: " + text);
+    EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::batch_norm_into(x, y, running, o); }),
+              "evenkeel::batch_norm_into: " + text);
     EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::batch_norm_into(x, y, running, saved, o); }),
               "evenkeel::batch_norm_into: " + text);
     return text;
@@ -46,8 +47,7 @@ class BatchNormError : public testing::Test {
   template <class Error = std::invalid_argument>
   std::string backward_text(const TensorView<const S>& dy, const BatchNormGradients<S>& to,
                             const BatchNormOptions<S>& o = {}, const Context& context = {}) {
-    const auto text =
-        error_text<Error>([&] { evenkeel::batch_norm_backward(dy, x(), saved_, o, to, context); });
+    const auto text = error_text<Error>([&] { evenkeel::batch_norm_backward(dy, x(), saved_, o, to, context); });
     expect_nothing_written();
     return without_name(text, "batch_norm_backward");
   }
@@ -97,7 +97,9 @@ TYPED_TEST(BatchNormError, TheChannelAxisIsOneOfX) {
             "axis is 3, expected -3 to 2 (x has shape [3, 4, 2])");
   EXPECT_EQ(this->forward_text({this->x_.data(), Shape(24)}, {this->y_.data(), Shape(24)}),
             "axis is 1, expected -1 to 0 (x has shape [24])");
-  EXPECT_EQ(error_text<std::invalid_argument>([] { evenkeel::batch_norm_workspace_bytes<TypeParam>({3, 4}, 2); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              evenkeel::batch_norm_workspace_bytes<TypeParam>({3, 4}, 2);
+            }),
             "evenkeel::batch_norm_workspace_bytes: axis is 2, expected -2 to 1 (x has shape [3, 4])");
 }
 
@@ -115,10 +117,10 @@ TYPED_TEST(BatchNormError, ElementsAlongTheFastestAxesAreContiguous) {
   EXPECT_EQ(this->forward_text({memory.data(), this->shape_, strides, StorageOrder::row_major}, this->y()),
             "x has stride 2 along its fastest axis, expected contiguous elements (x has shape [3, 4, 2], row-major)");
   const std::array<Index, evenkeel::max_rank> gaps{50, 12, 5, 1};
-  EXPECT_EQ(this->forward_text({memory.data(), {2, 2, 2, 2}, gaps, StorageOrder::row_major},
-                               {this->y_.data(), {2, 2, 2, 2}}),
-            "x has stride 5 along axis 2, expected 2: axes that are taken together have no gaps (x has shape "
-            "[2, 2, 2, 2])");
+  EXPECT_EQ(
+      this->forward_text({memory.data(), {2, 2, 2, 2}, gaps, StorageOrder::row_major}, {this->y_.data(), {2, 2, 2, 2}}),
+      "x has stride 5 along axis 2, expected 2: axes that are taken together have no gaps (x has shape "
+      "[2, 2, 2, 2])");
 }
 
 TYPED_TEST(BatchNormError, TheRatesAreShares) {
@@ -202,7 +204,8 @@ TYPED_TEST(BatchNormError, GradientsOverlapNothing) {
   EXPECT_EQ(this->backward_text(dy, {.dx = TensorView<S>(this->x_.data(), this->shape_)}), "dx overlaps x" + own);
   EXPECT_EQ(this->backward_text(dy, {.dx = this->y(), .dgamma = Gradient(this->y_.data(), 4)}),
             "dx overlaps dgamma" + own);
-  EXPECT_EQ(this->backward_text(dy, {.dx = this->y(), .dbeta = Gradient(this->y_.data(), 4)}), "dx overlaps dbeta" + own);
+  EXPECT_EQ(this->backward_text(dy, {.dx = this->y(), .dbeta = Gradient(this->y_.data(), 4)}),
+            "dx overlaps dbeta" + own);
   EXPECT_EQ(this->backward_text(dy, {.dx = this->y()}, {.gamma = {this->y_.data(), 4}}), "dx overlaps gamma" + own);
   EXPECT_EQ(this->backward_text(dy, {.dgamma = this->dgamma_, .dbeta = this->dgamma_}), "dgamma overlaps dbeta" + own);
   EXPECT_EQ(this->backward_text(dy, {.dgamma = Gradient(this->dy_.data(), 4)}), "dgamma overlaps dy" + own);
@@ -242,7 +245,8 @@ TYPED_TEST(BatchNormError, CoefficientsOfAnAffineMapFitTheChannels) {
     return this->without_name(all, "channel_affine_into");
   };
   const std::vector<S> three(3);
-  const std::string rest = " has 3 elements, expected 4 (channels are axis 1; x has shape [3, 4, 2], whose axis 0 has 3)";
+  const std::string rest =
+      " has 3 elements, expected 4 (channels are axis 1; x has shape [3, 4, 2], whose axis 0 has 3)";
   EXPECT_EQ(text({.center = three}), "center" + rest);
   EXPECT_EQ(text({.scale = three}), "scale" + rest);
   EXPECT_EQ(text({.shift = three}), "shift" + rest);

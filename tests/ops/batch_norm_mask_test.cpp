@@ -66,7 +66,8 @@ BatchData<S> with_nan(BatchData<S> d, const Flags& mask) {
 template <class S>
 bool is_where_masked(const BatchData<S>& d, const std::vector<S>& values, const Flags& mask, S expected) {
   bool all = true;
-  for_each_element(d, [&](std::size_t i, std::size_t, std::size_t p) { all = all && (mask[p] || values[i] == expected); });
+  for_each_element(d,
+                   [&](std::size_t i, std::size_t, std::size_t p) { all = all && (mask[p] || values[i] == expected); });
   return all;
 }
 
@@ -232,7 +233,8 @@ TYPED_TEST(BatchNormMask, OneValidPositionIsAnErrorInTraining) {
   const RunningUpdate<S> update{.mean = mean, .var = var, .batches = &batches};
   const TensorView<const S> x(d.x.data(), d.shape);
   const auto train_on_it = [&](bool allow) {
-    evenkeel::batch_norm_into(x, TensorView<S>(y.data(), d.shape), saved, {.allow_one_value = allow, .mask = one}, update);
+    evenkeel::batch_norm_into(x, TensorView<S>(y.data(), d.shape), saved, {.allow_one_value = allow, .mask = one},
+                              update);
   };
   EXPECT_EQ(error_text<std::invalid_argument>([&] { train_on_it(false); }),
             "evenkeel::batch_norm_into: 1 row per channel in training, expected at least 2 (x has shape [4, 5, 6])");
@@ -281,11 +283,11 @@ TYPED_TEST(BatchNormMask, OfTheWrongShapeIsRefused) {
       {MaskView(memory.data(), 24), ": y overlaps mask in memory, expected memory of its own"}};
   for (const auto& [mask, text] : cases) {
     const BatchNormOptions<S> o{.mask = mask};
-    const std::function<void()> calls[] = {
-        [&] { evenkeel::batch_norm_into(x, y, saved, o); },
-        [&] { evenkeel::batch_norm_into(x, y, RunningStatistics<S>{}, o); },
-        [&] { evenkeel::batch_norm_into(x, y, RunningStatistics<S>{}, saved, o); }};
-    for (const auto& call : calls) EXPECT_EQ(error_text<std::invalid_argument>(call), "evenkeel::batch_norm_into" + text);
+    const std::function<void()> calls[] = {[&] { evenkeel::batch_norm_into(x, y, saved, o); },
+                                           [&] { evenkeel::batch_norm_into(x, y, RunningStatistics<S>{}, o); },
+                                           [&] { evenkeel::batch_norm_into(x, y, RunningStatistics<S>{}, saved, o); }};
+    for (const auto& call : calls)
+      EXPECT_EQ(error_text<std::invalid_argument>(call), "evenkeel::batch_norm_into" + text);
     const std::string of_dx = text.substr(0, 3) == ": y" ? ": dx" + text.substr(3) : text;
     EXPECT_EQ(error_text<std::invalid_argument>([&] { evenkeel::batch_norm_backward(x, x, kept, o, {.dx = y}); }),
               "evenkeel::batch_norm_backward" + of_dx);

@@ -188,8 +188,8 @@ TYPED_TEST(BatchNormOp, InferenceKeepsTheContractUnderALargeMean) {
     const Stored<TypeParam> x(d.shape, 1, storages()[0], d.x);
     Stored<TypeParam> y(d.shape, 1, storages()[0]);
     evenkeel::batch_norm_into(x.view(), y.view(), d.running(), d.options());
-    const Reals expected = oracle::batch_norm_with(widen(d.x), d.channels(), widen(d.running_mean),
-                                                   widen(d.running_var), {}, {}, d.eps);
+    const Reals expected =
+        oracle::batch_norm_with(widen(d.x), d.channels(), widen(d.running_mean), widen(d.running_var), {}, {}, d.eps);
     EXPECT_TRUE(within_ulp(y.values(), expected, 4));
   }
 }

@@ -27,7 +27,8 @@ TYPED_TEST(ChannelMoments, MatchTheOracleInEveryLayout) {
         for (std::size_t c = 0; c < moments.size(); ++c) {
           EXPECT_EQ(moments[c].count, static_cast<std::int64_t>(d.channels().values()));
           const double spread = std::sqrt(static_cast<double>(expected.var[c]));  // not the size of the mean
-          EXPECT_NEAR(moments[c].mean, static_cast<double>(expected.mean[c]), spread * static_cast<double>(ulp<S>()) + 1e-15 * mean);
+          EXPECT_NEAR(moments[c].mean, static_cast<double>(expected.mean[c]),
+                      spread * static_cast<double>(ulp<S>()) + 1e-15 * mean);
           EXPECT_NEAR(moments[c].var_biased(), static_cast<double>(expected.var[c]),
                       4 * static_cast<double>(ulp<S>() * expected.var[c]));
         }
@@ -103,11 +104,14 @@ TYPED_TEST(ChannelMoments, ErrorsNameWhatIsWrong) {
   using S = TypeParam;
   const std::vector<S> x(12, 1);
   const std::vector<std::uint8_t> mask(3);
-  EXPECT_EQ(error_text<std::invalid_argument>(
-                [&] { channel_moments(TensorView<const S>(x.data(), {4, 3}), {.mask = mask}); }),
-            "evenkeel::channel_moments: mask has 3 elements, expected 4 (one for each position of [4]; x has shape [4, 3])");
-  EXPECT_EQ(error_text<std::invalid_argument>(
-                [&] { channel_moments(TensorView<const S>(x.data(), {4, 3}), {.channel_axis = 2}); }),
+  EXPECT_EQ(
+      error_text<std::invalid_argument>([&] {
+        channel_moments(TensorView<const S>(x.data(), {4, 3}), {.mask = mask});
+      }),
+      "evenkeel::channel_moments: mask has 3 elements, expected 4 (one for each position of [4]; x has shape [4, 3])");
+  EXPECT_EQ(error_text<std::invalid_argument>([&] {
+              channel_moments(TensorView<const S>(x.data(), {4, 3}), {.channel_axis = 2});
+            }),
             "evenkeel::channel_moments: axis is 2, expected -2 to 1 (x has shape [4, 3])");
   const std::string name = "evenkeel::update_running_statistics: ";
   std::vector<S> mean(2, 2), var(3, 5);
@@ -120,7 +124,8 @@ TYPED_TEST(ChannelMoments, ErrorsNameWhatIsWrong) {
   EXPECT_EQ(text({.mean = mean, .batches = &batches}), name + "batches is -1, expected at least 0");
   EXPECT_EQ(text({.mean = mean, .average = CumulativeAverage()}),
             name + "a cumulative average has no batches, expected a counter of them");
-  EXPECT_EQ(text({.mean = mean, .var = mean}), name + "running mean overlaps running var in memory, expected memory of its own");
+  EXPECT_EQ(text({.mean = mean, .var = mean}),
+            name + "running mean overlaps running var in memory, expected memory of its own");
   EXPECT_EQ(mean, std::vector<S>(2, 2));
 }
 

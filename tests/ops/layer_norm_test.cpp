@@ -40,7 +40,8 @@ TEST(LayerNormOp, NormalizesRowsOfAMatrix) {
   Matrix x(2, 4);
   x << 1, 2, 3, 4, 10, 20, 30, 40;
   const Matrix y = layer_norm(x);
-  const Reals expected = {-1.3416354L, -0.4472118L, 0.4472118L, 1.3416354L, -1.3416407L, -0.4472136L, 0.4472136L, 1.3416407L};
+  const Reals expected = {-1.3416354L, -0.4472118L, 0.4472118L, 1.3416354L,
+                          -1.3416407L, -0.4472136L, 0.4472136L, 1.3416407L};
   EXPECT_TRUE(within(values_of(y), expected, seven_decimals));
 }
 
@@ -53,9 +54,10 @@ TEST(LayerNormOp, TakesOptionsByName) {
   std::vector<float> expected;
   for (Index i = 0; i < 2; ++i)
     for (Index j = 0; j < 4; ++j) expected.push_back(plain(i, j) * gamma(j) + beta(j));
-  EXPECT_TRUE(within_ulp(values_of(layer_norm(x, {.gamma = gamma, .beta = beta, .eps = 0.1, .axis = -1})), expected, 1));
-  EXPECT_TRUE(within_ulp(
-      values_of(layer_norm(x, {.gamma = gamma_vector, .beta = {beta.data(), 4}, .eps = 0.1})), expected, 1));
+  EXPECT_TRUE(
+      within_ulp(values_of(layer_norm(x, {.gamma = gamma, .beta = beta, .eps = 0.1, .axis = -1})), expected, 1));
+  EXPECT_TRUE(
+      within_ulp(values_of(layer_norm(x, {.gamma = gamma_vector, .beta = {beta.data(), 4}, .eps = 0.1})), expected, 1));
   EXPECT_FALSE(within(values_of(layer_norm(x)), values_of(plain), 1e-3L));
 }
 

@@ -163,8 +163,8 @@ TYPED_TEST_P(Norm16, RoundedBeforeGammaIsRoundedTwice) {
   for (const int given : {0, 1, 2, 3}) {
     const auto d = random_16<X, P>(5, 77, 0.5, 2, given & 1, given & 2);
     const std::vector<std::uint8_t> mask = {1, 1, 0, 1, 0};
-    for (const auto& [order, step] : {std::pair{StorageOrder::row_major, 1}, {StorageOrder::column_major, 1},
-                                      {StorageOrder::row_major, 2}}) {
+    for (const auto& [order, step] :
+         {std::pair{StorageOrder::row_major, 1}, {StorageOrder::column_major, 1}, {StorageOrder::row_major, 2}}) {
       OpOptions<X> options{.eps = d.eps, .mask = mask};
       const auto x_hat = forward_16<TypeParam>(d, options, order, step);
       if (given & 1) options.gamma = d.gamma;

@@ -7,7 +7,7 @@
 #include "support/reference_case.hpp"
 
 // What holds the kernels of Eigen's types is compiled once, in the file of each norm and type.
-#define EVENKEEL_TEST_NORMS_16(prefix, S)    \
+#define EVENKEEL_TEST_NORMS_16(prefix, S)     \
   EVENKEEL_TEST_NORM(prefix, LayerNormRow, S) \
   EVENKEEL_TEST_NORM(prefix, RMSNormRow, S)
 EVENKEEL_TEST_NORMS_16(extern, Eigen::half)

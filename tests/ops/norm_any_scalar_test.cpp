@@ -130,8 +130,8 @@ void expect_strided_like_dense(const std::vector<T>& x, const std::vector<T>& ga
   }
   std::vector<T> dense(x);
   evenkeel::layer_norm_into(view(dense), view(y), {.gamma = gamma});
-  evenkeel::layer_norm_into(TensorView<T>(turned.data(), {features, rows}), TensorView<T>(y_turned.data(), {features, rows}),
-                            {.gamma = gamma, .axis = 0});
+  evenkeel::layer_norm_into(TensorView<T>(turned.data(), {features, rows}),
+                            TensorView<T>(y_turned.data(), {features, rows}), {.gamma = gamma, .axis = 0});
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < features; ++j) {
       EXPECT_EQ(y_turned[static_cast<std::size_t>(j * rows + i)], y[static_cast<std::size_t>(i * features + j)]);

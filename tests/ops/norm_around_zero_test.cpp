@@ -58,10 +58,10 @@ TYPED_TEST(NormAroundZero, IsForGammaOnly) {
                   "_into: beta is given around_zero, expected the numbers themselves (around_zero is for gamma of "
                   "LayerNorm and RMSNorm)");
   }
-  EXPECT_EQ(error_text<std::invalid_argument>(
-                [&] { evenkeel::group_norm(x, {.gamma = around_zero(weight), .groups = 2}); }),
-            "evenkeel::group_norm_into: gamma is given around_zero, expected the numbers themselves (around_zero is for "
-            "gamma of LayerNorm and RMSNorm)");
+  EXPECT_EQ(
+      error_text<std::invalid_argument>([&] { evenkeel::group_norm(x, {.gamma = around_zero(weight), .groups = 2}); }),
+      "evenkeel::group_norm_into: gamma is given around_zero, expected the numbers themselves (around_zero is for "
+      "gamma of LayerNorm and RMSNorm)");
 }
 
 template <class Norm>

@@ -56,8 +56,8 @@ TYPED_TEST(NormEdge, DxMayBeAddedToDyInPlace) {
   using S = typename TypeParam::Scalar;
   const auto d = random_data<S>(5, 9, 7);
   const auto saved = forward<typename TypeParam::Kernel>(d);
-  const auto expected =
-      backward<typename TypeParam::Kernel>(d, saved, {.wanted = {.dgamma = false, .dbeta = false}, .add_to = {.dx = d.dy}});
+  const auto expected = backward<typename TypeParam::Kernel>(
+      d, saved, {.wanted = {.dgamma = false, .dbeta = false}, .add_to = {.dx = d.dy}});
   std::vector<S> dy = d.dy;
   const NormStatistics<S> statistics{{5, 9}, saved.mean, saved.mean_rest, saved.rstd};
   TypeParam::backward(view_of(d, dy), view_of(d, d.x), statistics, options_of(d),
@@ -232,7 +232,8 @@ TYPED_TEST(NormEdge, SavedTakesTheShapeOfTheLastForward) {
     TypeParam::into(view_of(d, d.x), view_of(d, y), saved, options_of(d));
     EXPECT_FALSE(saved.is_empty());
     EXPECT_EQ(saved.shape, (Shape{rows, 9}));
-    expect_same_bits(ForwardResult<S>{y, saved.mean, saved.mean_rest, saved.rstd}, forward<typename TypeParam::Kernel>(d));
+    expect_same_bits(ForwardResult<S>{y, saved.mean, saved.mean_rest, saved.rstd},
+                     forward<typename TypeParam::Kernel>(d));
   }
 }
 
@@ -307,9 +308,12 @@ TYPED_TEST(NormEdge, TheWorkspaceMayLieAnywhereAndHoldAnything) {
 }
 
 TYPED_TEST(NormEdge, TheWorkspaceIsOfTheShapeAndTheAxes) {
-  EXPECT_GE(TypeParam::workspace_bytes({2, 3, 4}, {1, 2}), TypeParam::workspace_bytes({2, 12}));  // copies of parameters
+  EXPECT_GE(TypeParam::workspace_bytes({2, 3, 4}, {1, 2}),
+            TypeParam::workspace_bytes({2, 12}));  // copies of parameters
   EXPECT_EQ(TypeParam::workspace_bytes({4, 6}, features_first), TypeParam::workspace_bytes({6, 4}));
-  EXPECT_EQ(error_text<std::invalid_argument>([] { TypeParam::workspace_bytes({2, 3}, 2); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] {
+              TypeParam::workspace_bytes({2, 3}, 2);
+            }),
             std::string("evenkeel::") + TypeParam::name +
                 "_workspace_bytes: axis is 2, expected -2 to 1 (x has shape [2, 3])");
 }

@@ -128,8 +128,7 @@ TYPED_TEST(NormEigenTensor, ParametersAreTensorsOfTheNormalizedShape) {
                       {.dx = dx, .dgamma = dgamma, .dbeta = dbeta});
   EXPECT_TRUE(same_bits(elements_of(dx), expected_gradients.dx));
   EXPECT_TRUE(same_bits(elements_of(dgamma), expected_gradients.dgamma));
-  EXPECT_TRUE(!is_centred<TypeParam> ||
-              same_bits(elements_of(dbeta), expected_gradients.dbeta));
+  EXPECT_TRUE(!is_centred<TypeParam> || same_bits(elements_of(dbeta), expected_gradients.dbeta));
 }
 
 // DESIGN.md 3: the last axis is normalized in either order.

@@ -256,7 +256,8 @@ TYPED_TEST(NormError, ParameterGradientsOverlapNothing) {
 
 TYPED_TEST(NormError, SavedComesFromAForward) {
   this->save({});
-  const std::string text = this->template backward_text<std::logic_error>(this->dy(), this->x(), {}, this->all_gradients());
+  const std::string text =
+      this->template backward_text<std::logic_error>(this->dy(), this->x(), {}, this->all_gradients());
   EXPECT_EQ(text, "saved is empty, expected what a forward of x has saved (x has shape [3, 4])");
 }
 
@@ -314,9 +315,9 @@ TYPED_TEST(NormError, TheWorkspaceIsLargeEnough) {
       evenkeel::Scratch::bytes_of(evenkeel::kernels::row_norm_backward_workspace_bytes<S>(3, 4));  // in this layout
   EXPECT_LE(needed, TypeParam::workspace_bytes({3, 4}));
   std::vector<std::byte> workspace(needed - 1);
-  EXPECT_BACKWARD_ERROR("workspace has " + std::to_string(needed - 1) + " bytes, expected at least " +
-                            std::to_string(needed),
-                        this->dy(), this->x(), {}, this->all_gradients(), {.workspace = workspace});
+  EXPECT_BACKWARD_ERROR(
+      "workspace has " + std::to_string(needed - 1) + " bytes, expected at least " + std::to_string(needed), this->dy(),
+      this->x(), {}, this->all_gradients(), {.workspace = workspace});
 }
 
 }  // namespace

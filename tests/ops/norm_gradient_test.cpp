@@ -166,7 +166,8 @@ std::vector<S> sum_of(const std::vector<S>& before, const std::vector<S>& gradie
 TYPED_TEST(NormGradient, EachIsAssignedOrAddedToByChoice) {
   using S = typename TypeParam::Scalar;
   const auto d = random_data<S>(5, 9, 109);
-  const Gradients<S> before{.dx = normal_vector<S>(45, 1), .dgamma = normal_vector<S>(9, 2), .dbeta = normal_vector<S>(9, 3)};
+  const Gradients<S> before{
+      .dx = normal_vector<S>(45, 1), .dgamma = normal_vector<S>(9, 2), .dbeta = normal_vector<S>(9, 3)};
   const auto assigned = gradients_of<TypeParam>(d);
   for (int subset = 0; subset < 8; ++subset) {
     Gradients<S> add_to;

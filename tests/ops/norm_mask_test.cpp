@@ -19,10 +19,14 @@ struct Placement {
 };
 constexpr auto row_major = StorageOrder::row_major, column_major = StorageOrder::column_major;
 constexpr Placement placements[] = {
-    {"rows", row_major, 2, 1},           {"lanes", row_major, 0, 1},
-    {"lanes inside", row_major, 1, 1},   {"rows with gaps", row_major, 2, 2},
-    {"column-major rows", column_major, 0, 1}, {"column-major lanes", column_major, 2, 1},
-    {"column-major lanes inside", column_major, 1, 1}, {"column-major with gaps", column_major, 2, 3},
+    {"rows", row_major, 2, 1},
+    {"lanes", row_major, 0, 1},
+    {"lanes inside", row_major, 1, 1},
+    {"rows with gaps", row_major, 2, 2},
+    {"column-major rows", column_major, 0, 1},
+    {"column-major lanes", column_major, 2, 1},
+    {"column-major lanes inside", column_major, 1, 1},
+    {"column-major with gaps", column_major, 2, 3},
 };
 
 constexpr Index a_rows = 3, b_rows = 5, all_rows = a_rows * b_rows;
@@ -159,7 +163,8 @@ TYPED_TEST(NormMask, MaskedRowsAreLeftOutInEveryLayout) {
         const Reals gamma = oracle::widen(d.gamma), beta = oracle::widen(d.beta);
         const std::size_t rows = x.size() / n;
         Reals scale = output_scale(Norm::y(x, rows, n, Reals(), Reals(), d.eps));
-        for (std::size_t i = 0; i < scale.size(); ++i) scale[i] = scale[i] * std::abs(gamma[i % n]) + std::abs(beta[i % n]);
+        for (std::size_t i = 0; i < scale.size(); ++i)
+          scale[i] = scale[i] * std::abs(gamma[i % n]) + std::abs(beta[i % n]);
         EXPECT_TRUE(is_zero_where_masked(got.y, mask) && is_zero_where_masked(got.dx, mask));
         const auto expected = Norm::gradients(dy, x, rows, n, gamma, d.eps);
         if (rows > 0) {
@@ -215,7 +220,8 @@ TYPED_TEST(NormMask, OfAllRowsIsLikeNone) {
   using S = typename TypeParam::Scalar;
   const auto d = random_data<S>(all_rows, 40, 45);
   for (const Placement& place : placements) {
-    const auto got = run_masked<TypeParam>(d, place, Flags(all_rows, 3)), expected = run_masked<TypeParam>(d, place, {});
+    const auto got = run_masked<TypeParam>(d, place, Flags(all_rows, 3)),
+               expected = run_masked<TypeParam>(d, place, {});
     EXPECT_TRUE(same_bits(got.y, expected.y) && same_bits(got.dx, expected.dx));
     EXPECT_TRUE(same_bits(got.dgamma, expected.dgamma));
   }
@@ -259,10 +265,13 @@ TYPED_TEST(NormMask, OfAnyTypeAndOrder) {
   }
   const Eigen::Map<const Eigen::Array<bool, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>> strided(
       vector.data(), all_rows, Eigen::InnerStride<>(2));
-  const std::pair<const char*, MaskView> all[] = {
-      {"bool", bools},       {"float", floats},          {"int", ints},
-      {"pointer", {bools.data(), all_rows}},             {"column-major matrix", columns},
-      {"strided vector", strided},                       {"block of double", rows.leftCols(b_rows)}};
+  const std::pair<const char*, MaskView> all[] = {{"bool", bools},
+                                                  {"float", floats},
+                                                  {"int", ints},
+                                                  {"pointer", {bools.data(), all_rows}},
+                                                  {"column-major matrix", columns},
+                                                  {"strided vector", strided},
+                                                  {"block of double", rows.leftCols(b_rows)}};
   for (const Placement& place : placements) {
     const auto expected = run_masked<TypeParam>(d, place, flags);
     for (const auto& [name, mask] : all) {
@@ -292,8 +301,7 @@ TYPED_TEST(NormMask, OfTheWrongShapeIsRefused) {
   std::vector<S> discarded(24);
   TypeParam::into(x, TensorView<S>(discarded.data(), {2, 3, 4}), saved);
   const auto text = [&](const MaskView& mask) {
-    const std::string forward =
-        error_text<std::invalid_argument>([&] { TypeParam::into(x, y, {.mask = mask}); });
+    const std::string forward = error_text<std::invalid_argument>([&] { TypeParam::into(x, y, {.mask = mask}); });
     const std::string backward = error_text<std::invalid_argument>(
         [&] { TypeParam::backward(x, x, saved, {.mask = mask}, {.dx = y, .dgamma = dgamma}); });
     EXPECT_EQ(forward.substr(forward.find(": ")), backward.substr(backward.find(": ")));
@@ -301,7 +309,8 @@ TYPED_TEST(NormMask, OfTheWrongShapeIsRefused) {
     return forward;
   };
   const std::string where = std::string("evenkeel::") + TypeParam::name + "_into: ";
-  EXPECT_EQ(text(Flags(5)), where + "mask has 5 elements, expected 6 (one for each position of [2, 3]; x has shape [2, 3, 4])");
+  EXPECT_EQ(text(Flags(5)),
+            where + "mask has 5 elements, expected 6 (one for each position of [2, 3]; x has shape [2, 3, 4])");
   EXPECT_EQ(text(Eigen::Array<bool, 3, 2>()),
             where + "mask has shape [3, 2], expected [2, 3] (one element for each position; x has shape [2, 3, 4])");
 }

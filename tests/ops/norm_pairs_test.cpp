@@ -1,5 +1,5 @@
-// A table in which every two values of {norm, data type, parameter type, gamma, beta, layout} come together, forward and
-// backward, against the oracle.
+// A table in which every two values of {norm, data type, parameter type, gamma, beta, layout} come together, forward
+// and backward, against the oracle.
 #include <set>
 #include <tuple>
 
@@ -92,7 +92,8 @@ class LaidOut {
   std::vector<X> memory_;
 };
 
-/// In a type of 16 bits within half a unit of it, in float or double within 4 of theirs, both beside what computing costs.
+/// In a type of 16 bits within half a unit of it, in float or double within 4 of theirs, both beside what computing
+/// costs.
 template <class T>
 testing::AssertionResult as_accurate(const std::vector<T>& got, const Reals& expected, long double ulps,
                                      const Reals& scale) {
@@ -179,7 +180,9 @@ TEST(NormPairs, EveryRowOfTheTableMatchesTheOracle) {
 
 /// Values that exclude each other: RMSNorm has no beta; beside float and double no other type of parameters.
 bool is_possible(std::size_t a, int of_a, std::size_t b, int of_b) {
-  const auto is = [&](std::size_t member, int value) { return (a == member && of_a == value) || (b == member && of_b == value); };
+  const auto is = [&](std::size_t member, int value) {
+    return (a == member && of_a == value) || (b == member && of_b == value);
+  };
   if (is(0, 0) && is(4, 1)) return false;
   return !(is(2, 1) && (is(1, static_cast<int>(f32)) || is(1, static_cast<int>(f64))));
 }

@@ -13,7 +13,8 @@ struct NormCase {
   Axes axes = -1;
   Data<S> data;
 
-  NormCase(const Tensor& x, std::size_t normalized_axes, double eps) : axes(Axes::last(static_cast<int>(normalized_axes))) {
+  NormCase(const Tensor& x, std::size_t normalized_axes, double eps)
+      : axes(Axes::last(static_cast<int>(normalized_axes))) {
     for (const std::size_t extent : x.shape) shape.append(static_cast<Index>(extent));
     data.features = static_cast<Index>(x.features(-static_cast<std::ptrdiff_t>(normalized_axes)));
     data.rows = shape.size() / data.features;

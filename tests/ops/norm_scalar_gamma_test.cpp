@@ -97,7 +97,9 @@ TYPED_TEST(NormScalarGamma, IsNeverGuessed) {
   NormStatistics<S> saved;
   TypeParam::into(x_view, TensorView<S>(discarded.data(), {3, 4}), saved);
   const auto forward = [&](const OpOptions<S>& options) {
-    return error_text<std::invalid_argument>([&] { TypeParam::into(x_view, TensorView<S>(y.data(), {3, 4}), options); });
+    return error_text<std::invalid_argument>([&] {
+      TypeParam::into(x_view, TensorView<S>(y.data(), {3, 4}), options);
+    });
   };
   const std::string name = std::string("evenkeel::") + TypeParam::name;
   EXPECT_EQ(forward({.gamma = one}),

@@ -203,7 +203,8 @@ TYPED_TEST(NormStorage, AnAxisOfOneElementBetweenGapsIsNormalizedWhereItIs) {
     return TensorView<S>(a.data(), {2, 1, 3}, {5, 5, 1}, StorageOrder::row_major);
   };
   TypeParam::into(view(x), view(y), options_of(d, 1));
-  EXPECT_TRUE(within_ulp(y.values(), expected_y<typename TypeParam::Kernel>(d), 4, y_scale<typename TypeParam::Kernel>(d)));
+  EXPECT_TRUE(
+      within_ulp(y.values(), expected_y<typename TypeParam::Kernel>(d), 4, y_scale<typename TypeParam::Kernel>(d)));
   EXPECT_TRUE(y.is_intact_around());
 }
 

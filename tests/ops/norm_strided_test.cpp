@@ -61,9 +61,12 @@ Index features_of(const StridedCase& c) {
 }
 Axes axes_of(const StridedCase& c) {
   switch (c.axis_count) {
-    case 1: return c.first_axis;
-    case 2: return {c.first_axis, c.first_axis + 1};
-    default: return {c.first_axis, c.first_axis + 1, c.first_axis + 2};
+    case 1:
+      return c.first_axis;
+    case 2:
+      return {c.first_axis, c.first_axis + 1};
+    default:
+      return {c.first_axis, c.first_axis + 1, c.first_axis + 2};
   }
 }
 
@@ -218,7 +221,8 @@ TYPED_TEST(NormStrided, ParametersOverSeveralAxesAreOfEitherOrder) {
     const auto d = data_of<S>(c, 407);
     Shape parameters;
     for (int k = 0; k < c.axis_count; ++k) parameters.append(c.shape[c.first_axis + k]);
-    StridedCase flat{"", parameters, TensorView<S>(nullptr, parameters, row_major).strides(), row_major, 0, c.axis_count};
+    StridedCase flat{"",        parameters, TensorView<S>(nullptr, parameters, row_major).strides(),
+                     row_major, 0,          c.axis_count};
     StridedCase turned = flat;
     turned.order = column_major;
     turned.strides = TensorView<S>(nullptr, parameters, column_major).strides();

@@ -86,8 +86,8 @@ struct LayerNormOp {
   template <class DY, class X>
   static void backward(const DY& dy, const X& x, const NormStatistics<S>& saved, const Options& o, const Gradients& to,
                        const Context& context = {}) {
-    evenkeel::layer_norm_backward(dy, x, saved, {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding}, {to.dx, to.dgamma, to.dbeta},
-                                  context);
+    evenkeel::layer_norm_backward(dy, x, saved, {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding},
+                                  {to.dx, to.dgamma, to.dbeta}, context);
   }
   static std::size_t workspace_bytes(const Shape& x, const Axes& axis = -1) {
     return evenkeel::layer_norm_workspace_bytes<S>(x, axis);
@@ -122,7 +122,8 @@ struct RMSNormOp {
   template <class DY, class X>
   static void backward(const DY& dy, const X& x, const NormStatistics<S>& saved, const Options& o, const Gradients& to,
                        const Context& context = {}) {
-    evenkeel::rms_norm_backward(dy, x, saved, {o.gamma, o.eps, o.axis, o.mask, o.rounding}, {to.dx, to.dgamma}, context);
+    evenkeel::rms_norm_backward(dy, x, saved, {o.gamma, o.eps, o.axis, o.mask, o.rounding}, {to.dx, to.dgamma},
+                                context);
   }
   static std::size_t workspace_bytes(const Shape& x, const Axes& axis = -1) {
     return evenkeel::rms_norm_workspace_bytes<S>(x, axis);
@@ -246,7 +247,8 @@ struct Transposed {
 };
 
 template <class S>
-using RowMajorKinds = std::tuple<Pointers<S>, StridedPointers<S>, RowMajorMap<S>, RowMajorBlock<S>, RowMajorRef<S>, Transposed<S>>;
+using RowMajorKinds =
+    std::tuple<Pointers<S>, StridedPointers<S>, RowMajorMap<S>, RowMajorBlock<S>, RowMajorRef<S>, Transposed<S>>;
 template <class S>
 using ColumnMajorKinds = std::tuple<ColumnMajorMap<S>, ColumnMajorBlock<S>, ColumnMajorPointers<S>>;
 

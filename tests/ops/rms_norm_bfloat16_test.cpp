@@ -11,7 +11,8 @@ TEST(RMSNormBfloat16, LlamasOrderRoundsTwice) {
   std::vector<Eigen::bfloat16> x, gamma(4, Eigen::bfloat16(1.296875f)), y(4);
   for (const float value : {1.f, 2.f, 3.f, 5.f}) x.push_back(Eigen::bfloat16(value));
   const auto normalized = [&](evenkeel::Rounding rounding) {
-    evenkeel::rms_norm_into(TensorView<const Eigen::bfloat16>(x.data(), {4}), TensorView<Eigen::bfloat16>(y.data(), {4}),
+    evenkeel::rms_norm_into(TensorView<const Eigen::bfloat16>(x.data(), {4}),
+                            TensorView<Eigen::bfloat16>(y.data(), {4}),
                             {.gamma = gamma, .eps = 1e-6, .rounding = rounding});
     return widened(y);
   };

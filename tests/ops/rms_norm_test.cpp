@@ -38,7 +38,8 @@ TEST(RMSNormOp, NormalizesRowsOfAMatrix) {
   Matrix x(2, 4);
   x << 1, 2, 3, 4, 10, 20, 30, 40;
   const Matrix y = rms_norm(x, {.eps = 0});
-  const Reals expected = {0.3651484L, 0.7302967L, 1.0954451L, 1.4605935L, 0.3651484L, 0.7302967L, 1.0954451L, 1.4605935L};
+  const Reals expected = {0.3651484L, 0.7302967L, 1.0954451L, 1.4605935L,
+                          0.3651484L, 0.7302967L, 1.0954451L, 1.4605935L};
   EXPECT_TRUE(within(values_of(y), expected, seven_decimals));
 }
 
@@ -59,7 +60,8 @@ TEST(RMSNormOp, WorksOnPlainPointers) {
   const float x[] = {1, 2, 3, 4}, gamma[] = {1, 1, 1, 1}, dy[] = {1, 0, 0, 0};
   float y[4], dx[4], dgamma[4];
   NormStatistics<float> saved;
-  rms_norm_into(TensorView<const float>(x, {1, 4}), TensorView<float>(y, {1, 4}), saved, {.gamma = {gamma, 4}, .eps = 0});
+  rms_norm_into(TensorView<const float>(x, {1, 4}), TensorView<float>(y, {1, 4}), saved,
+                {.gamma = {gamma, 4}, .eps = 0});
   rms_norm_backward(TensorView<const float>(dy, {1, 4}), TensorView<const float>(x, {1, 4}), saved,
                     {.gamma = {gamma, 4}}, {.dx = TensorView<float>(dx, {1, 4}), .dgamma = {dgamma, 4}});
   EXPECT_NEAR(y[0], 0.3651484, 4e-7);

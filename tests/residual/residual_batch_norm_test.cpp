@@ -66,11 +66,11 @@ TEST(ResidualBatchNorm, TrainingUpdatesAndInferenceUsesRunningStatistics) {
     paths.push_back(path);
     EXPECT_TRUE(path.ends_with("mean") || buffer.values()[0] != 1) << path;
   });
-  EXPECT_EQ(paths, (std::vector<std::string>{
-                       "blocks.0.norm_in.running_mean", "blocks.0.norm_in.running_var", "blocks.0.norm_trunk.running_mean",
-                       "blocks.0.norm_trunk.running_var", "blocks.1.norm_branch.running_mean",
-                       "blocks.1.norm_branch.running_var", "blocks.1.norm_skip.running_mean",
-                       "blocks.1.norm_skip.running_var", "final_norm.running_mean", "final_norm.running_var"}));
+  EXPECT_EQ(paths, (std::vector<std::string>{"blocks.0.norm_in.running_mean", "blocks.0.norm_in.running_var",
+                                             "blocks.0.norm_trunk.running_mean", "blocks.0.norm_trunk.running_var",
+                                             "blocks.1.norm_branch.running_mean", "blocks.1.norm_branch.running_var",
+                                             "blocks.1.norm_skip.running_mean", "blocks.1.norm_skip.running_var",
+                                             "final_norm.running_mean", "final_norm.running_var"}));
   // With a rate of 1 the running statistics are those of the last batch.
   EXPECT_TRUE(std::as_const(stack).forward(x).isApprox(y, 1e-12));
 }

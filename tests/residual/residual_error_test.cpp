@@ -100,8 +100,7 @@ TEST_F(ResidualError, FactorsThatAreNotFinite) {
   EXPECT_EQ(error_with({.in_scale = nan}), "evenkeel::Residual: in_scale is nan, expected a finite number");
   EXPECT_EQ(error_with({.in_scale = inf}), "evenkeel::Residual: in_scale is inf, expected a finite number");
   for (const double value : {nan, inf}) {
-    const std::string text =
-        "evenkeel::Residual: lambda is " + std::to_string(value) + ", expected a finite number";
+    const std::string text = "evenkeel::Residual: lambda is " + std::to_string(value) + ", expected a finite number";
     EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda{value}; }), text);
     EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda::constant(value); }), text);
     EXPECT_EQ(error_text<std::invalid_argument>([&] { Lambda::learned_scalar(value); }), text);

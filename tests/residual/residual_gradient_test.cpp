@@ -1,5 +1,5 @@
-// Tests of residual/residual.hpp: the one formula, with every combination of its norms and every kind of lambda, against
-// the oracle's.
+// Tests of residual/residual.hpp: the one formula, with every combination of its norms and every kind of lambda,
+// against the oracle's.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -45,7 +45,8 @@ evenkeel::ResidualNorms<LayerNorm> norms_of(int slots) {
 }
 
 Block block_of(int slots, const Lambda<double>& lambda) {
-  return randomized(Block(FeedForward(features, 6), norms_of(slots), {.alpha = 1.5, .lambda = lambda, .in_scale = 0.5}));
+  return randomized(
+      Block(FeedForward(features, 6), norms_of(slots), {.alpha = 1.5, .lambda = lambda, .in_scale = 0.5}));
 }
 
 testing::AssertionResult equals(const Matrix& got, const Matrix& expected) {
@@ -77,7 +78,8 @@ void expect_masked(int slots, const Lambda<double>& lambda) {
   const Context context{.mask = flags};
   Block::Saved saved, valid_saved, invalid_saved;
   const Matrix y = block.forward(x, saved, context), dx = block.backward(dy, saved, context);
-  const Matrix valid_y = of_valid.forward(valid_x, valid_saved), invalid_y = of_invalid.forward(invalid_x, invalid_saved);
+  const Matrix valid_y = of_valid.forward(valid_x, valid_saved),
+               invalid_y = of_invalid.forward(invalid_x, invalid_saved);
   const Matrix valid_dx = of_valid.backward(pick(dy, valid), valid_saved);
   const Matrix invalid_dx = of_invalid.backward(pick(dy, invalid), invalid_saved);
   EXPECT_TRUE(equals(pick(y, valid), valid_y));

@@ -20,8 +20,7 @@ using evenkeel::activate;
 using evenkeel::activate_backward;
 using evenkeel::Activation;
 
-constexpr Activation activations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh,
-                                      Activation::silu};
+constexpr Activation activations[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
 
 template <class T>
 T expected(Activation activation, const T& x) {

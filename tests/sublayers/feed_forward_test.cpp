@@ -28,12 +28,10 @@ struct Kind {
   Activation activation;
   bool with_bias;
 };
-const std::vector<Kind> kinds = {{"gelu", Activation::gelu, true},
-                                 {"gelu_tanh", Activation::gelu_tanh, true},
-                                 {"relu", Activation::relu, true},
-                                 {"silu", Activation::silu, true},
-                                 {"gelu, no bias", Activation::gelu, false},
-                                 {"relu, no bias", Activation::relu, false}};
+const std::vector<Kind> kinds = {
+    {"gelu", Activation::gelu, true},           {"gelu_tanh", Activation::gelu_tanh, true},
+    {"relu", Activation::relu, true},           {"silu", Activation::silu, true},
+    {"gelu, no bias", Activation::gelu, false}, {"relu, no bias", Activation::relu, false}};
 
 template <class T>
 T (*oracle_activation(Activation activation))

@@ -90,7 +90,8 @@ TEST_F(GatedFeedForward, AddsToDxWhereAskedAndWorksInAWorkspaceOfTheSizeItNames)
 }
 
 TEST_F(GatedFeedForward, RefusesWhatDoesNotFit) {
-  const std::string forward = "evenkeel::GatedFeedForward::forward: ", backward = "evenkeel::GatedFeedForward::backward: ";
+  const std::string forward = "evenkeel::GatedFeedForward::forward: ",
+                    backward = "evenkeel::GatedFeedForward::backward: ";
   const RowMatrix wide(rows, d_model + 1);
   RowMatrix y = RowMatrix::Constant(rows - 1, d_model, 7);
   EXPECT_EQ(error_text<std::invalid_argument>([&] { f.forward(wide); }),

@@ -70,7 +70,8 @@ class SelfAttentionErrorOf : public testing::Test {
     EXPECT_EQ(cache.length(), 0);
   }
   void expect_no_gradient() const {
-    for_each_parameter(attention, [](const std::string& path, const auto& p) { EXPECT_FALSE(p.has_gradient()) << path; });
+    for_each_parameter(attention,
+                       [](const std::string& path, const auto& p) { EXPECT_FALSE(p.has_gradient()) << path; });
   }
 
   Attention attention = randomized(Attention(d_model, {.num_heads = 2, .causal = true}));
@@ -172,9 +173,13 @@ TEST_F(SelfAttentionErrorOf, AWorkspaceThatIsTooSmall) {
 TEST_F(SelfAttentionErrorOf, AFusedProjectionOfAnotherSize) {
   const std::vector<double> numbers(100);
   const std::string head = "evenkeel::SelfAttention::load_fused: ";
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { attention.load_fused({numbers.data(), 47}); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] {
+              attention.load_fused({numbers.data(), 47});
+            }),
             head + "weight has 47 numbers, expected 48");
-  EXPECT_EQ(error_text<std::invalid_argument>([&] { attention.load_fused({numbers.data(), 48}); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] {
+              attention.load_fused({numbers.data(), 48});
+            }),
             head + "bias has 0 numbers, expected 12");
 }
 

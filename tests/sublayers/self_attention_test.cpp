@@ -270,8 +270,8 @@ TEST(SelfAttention, APositionInsideTheCacheWritesOverWhatWasBehindIt) {
   attention.forward(x, {.cache = &cache});
   RowMatrix mixed = x;
   mixed.middleRows(1, 2) = other;
-  EXPECT_TRUE(equals(attention.forward(other, {.cache = &cache, .position = 1}),
-                     attention.forward(mixed).middleRows(1, 2)));
+  EXPECT_TRUE(
+      equals(attention.forward(other, {.cache = &cache, .position = 1}), attention.forward(mixed).middleRows(1, 2)));
   EXPECT_EQ(cache.length(), 3);
   cache.truncate(1);
   EXPECT_TRUE(equals(attention.forward(other, {.cache = &cache}), attention.forward(mixed).middleRows(1, 2)));

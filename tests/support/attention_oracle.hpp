@@ -48,8 +48,8 @@ void turn_head(T* head, std::size_t head_dim, std::size_t position, const Rotary
 template <class T, class At>
 std::vector<T> project_heads(const std::vector<T>& x, const AttentionOptions& o, std::size_t heads, const At& at,
                              const std::string& name) {
-  std::vector<T> projected = linear(x, o.batch * o.seq, o.d_model, heads * o.head_dim, at(name + ".weight"),
-                                    at(name + ".bias"));
+  std::vector<T> projected =
+      linear(x, o.batch * o.seq, o.d_model, heads * o.head_dim, at(name + ".weight"), at(name + ".bias"));
   if (name == "value") return projected;
   const std::size_t rows = o.batch * o.seq * heads;
   if (o.norm_eps) projected = rms_norm(projected, rows, o.head_dim, at(name + "_norm.gamma"), *o.norm_eps);
@@ -83,8 +83,7 @@ std::vector<T> attention(const std::vector<T>& x, const AttentionOptions& o, con
       for (std::size_t key = 0; key < o.seq; ++key) {
         T score = 0;
         for (std::size_t j = 0; j < o.head_dim; ++j) {
-          score += q[row * q_row + head * o.head_dim + j] *
-                   k[(text * o.seq + key) * k_row + shared * o.head_dim + j];
+          score += q[row * q_row + head * o.head_dim + j] * k[(text * o.seq + key) * k_row + shared * o.head_dim + j];
         }
         score = score * T(o.scale);
         if (o.soft_cap != 0) score = o.soft_cap * tanh(score / T(o.soft_cap));

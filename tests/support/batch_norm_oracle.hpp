@@ -89,8 +89,8 @@ struct BatchNormGradients {
 };
 
 /// Of training: a channel is a row of a layer norm whose gamma is the same everywhere.
-inline BatchNormGradients batch_norm_backward(const Reals& dy, const Reals& x, const ChannelShape& s, const Reals& gamma,
-                                              long double eps) {
+inline BatchNormGradients batch_norm_backward(const Reals& dy, const Reals& x, const ChannelShape& s,
+                                              const Reals& gamma, long double eps) {
   BatchNormGradients result{.dx = Reals(x.size()), .dx_scale = Reals(x.size())};
   const std::size_t n = s.values();
   for (std::size_t c = 0; c < s.channels; ++c) {

@@ -5,15 +5,15 @@
 #include "evenkeel/ops/layer_norm.hpp"
 #include "evenkeel/ops/rms_norm.hpp"
 
-#define EVENKEEL_TEST_NORM(prefix, Row, S)                                                                       \
-  prefix template void evenkeel::detail::normalize<evenkeel::kernels::Row, S>(                                   \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<S>&,                         \
-      const evenkeel::detail::RowNormOptions<S>&, evenkeel::NormStatistics<S>*, const evenkeel::Context&);       \
-  prefix template void evenkeel::detail::normalize_backward<evenkeel::kernels::Row, S>(                          \
-      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,                   \
-      const evenkeel::NormStatistics<S>&, const evenkeel::detail::RowNormOptions<S>&,                            \
+#define EVENKEEL_TEST_NORM(prefix, Row, S)                                                                 \
+  prefix template void evenkeel::detail::normalize<evenkeel::kernels::Row, S>(                             \
+      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<S>&,                   \
+      const evenkeel::detail::RowNormOptions<S>&, evenkeel::NormStatistics<S>*, const evenkeel::Context&); \
+  prefix template void evenkeel::detail::normalize_backward<evenkeel::kernels::Row, S>(                    \
+      const char*, const evenkeel::TensorView<const S>&, const evenkeel::TensorView<const S>&,             \
+      const evenkeel::NormStatistics<S>&, const evenkeel::detail::RowNormOptions<S>&,                      \
       const evenkeel::detail::RowNormGradients<S>&, const evenkeel::Context&);
-#define EVENKEEL_TEST_NORMS(prefix)               \
+#define EVENKEEL_TEST_NORMS(prefix)                \
   EVENKEEL_TEST_NORM(prefix, LayerNormRow, float)  \
   EVENKEEL_TEST_NORM(prefix, LayerNormRow, double) \
   EVENKEEL_TEST_NORM(prefix, RMSNormRow, float)    \

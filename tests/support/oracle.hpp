@@ -226,8 +226,9 @@ std::vector<T> feed_forward(const std::vector<T>& x, std::size_t rows, std::size
 
 // ---------------------------------------------------------------- the residual formula
 
-/// y = norm_trunk(alpha * norm_skip(x) + lambda * drop(norm_branch(sublayer(in_scale * norm_in(x))))); a norm left empty
-/// is absent. `lambda` has one entry, or one for each feature; `drop` is what each element is multiplied by, or empty.
+/// y = norm_trunk(alpha * norm_skip(x) + lambda * drop(norm_branch(sublayer(in_scale * norm_in(x))))); a norm left
+/// empty is absent. `lambda` has one entry, or one for each feature; `drop` is what each element is multiplied by, or
+/// empty.
 ///
 ///   const auto norm = [&](const auto& v) { return layer_norm(v, rows, features, gamma, beta, eps); };
 ///   const auto y = Residual<T>{.sublayer = f, .norm_in = norm}(x);         // pre-norm

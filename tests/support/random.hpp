@@ -16,7 +16,7 @@ namespace evenkeel_test {
 /// Random numbers that do not depend on the standard library: its distributions, and log and cos, differ in the last
 /// bits from one platform to the next. The generator is SplitMix64 (Steele, Lea, Flood 2014).
 class Random {
-public:
+ public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
 
   std::uint64_t next() {
@@ -34,7 +34,7 @@ public:
     return std::ldexp(static_cast<double>(sum - (std::int64_t{6} << 53)), -53);
   }
 
-private:
+ private:
   std::uint64_t state_;
 };
 

@@ -24,8 +24,8 @@ struct Gemma2Settings {
 };
 
 /// The layers of Gemma 2: a norm before and one behind every sublayer (PeriNorm), RMSNorm by 1 + gamma of eps 1e-6,
-/// causal attention with rotary position of base 1e4 and scores capped at 50, alternating between a window and all, GEGLU
-/// with the tanh form of GELU, no biases, a final norm.
+/// causal attention with rotary position of base 1e4 and scores capped at 50, alternating between a window and all,
+/// GEGLU with the tanh form of GELU, no biases, a final norm.
 ///
 /// What is in front of the layers and behind them is the caller's: embeddings times sqrt(d_model), logits capped at 30.
 ///

@@ -14,8 +14,8 @@ struct LlamaSettings {
   Index num_heads = 32;
   Index num_kv_heads = 0;  ///< 0: num_heads; LLaMA 2 70B and LLaMA 3 have 8
   Index d_ff = 11008;
-  double eps = 1e-5;    ///< LLaMA 1: 1e-6
-  Rotary rotary = {};   ///< base 1e4; LLaMA 3: 5e5. For weights as Meta stores them: .interleaved = true
+  double eps = 1e-5;   ///< LLaMA 1: 1e-6
+  Rotary rotary = {};  ///< base 1e4; LLaMA 3: 5e5. For weights as Meta stores them: .interleaved = true
 };
 
 /// The layers of LLaMA: Pre-Norm with RMSNorm, causal attention with rotary position, SwiGLU, no biases, a final norm.

@@ -23,8 +23,8 @@ class ChannelView {
   ChannelView() = default;
   ChannelView(Element* data, Index size) : view_(data, Shape(size)), is_given_(true) {}
   template <class V>
-  requires(Tensor<V> ||
-           detail::VectorLike<std::remove_reference_t<V>>) ChannelView(V&& v)  // NOLINT(google-explicit-constructor)
+  requires(Tensor<V> || detail::VectorLike<std::remove_reference_t<V>>)
+      ChannelView(V&& v)  // NOLINT(google-explicit-constructor)
       : is_given_(true) {
     if constexpr (Tensor<V>) {
       view_ = flat(tensor_view(v));

@@ -24,11 +24,12 @@ struct Context {
   /// One workspace serves one call at a time; `workspace_bytes` of an operation says how much it takes.
   std::span<std::byte> workspace = {};
 
-  /// Which rows (tokens) of x are valid: x without its last axis, [batch, seq]. In a block the branch of any other row is
-  /// exactly 0, and the skip path goes on; in attention nobody looks at it. A padding row may hold anything, NaN too.
+  /// Which rows (tokens) of x are valid: x without its last axis, [batch, seq]. In a block the branch of any other row
+  /// is exactly 0, and the skip path goes on; in attention nobody looks at it. A padding row may hold anything, NaN
+  /// too.
   MaskView mask = {};
-  /// Of attention alone: which tokens may be looked at, [batch, seq]; the others are computed as all are. The inverse of
-  /// key_padding_mask of torch.nn.
+  /// Of attention alone: which tokens may be looked at, [batch, seq]; the others are computed as all are. The inverse
+  /// of key_padding_mask of torch.nn.
   MaskView key_mask = {};
 
   /// The keys and values of earlier tokens, of which x is the continuation. The caller's, and all that inference writes
@@ -72,8 +73,9 @@ class Scratch {
       if constexpr (std::is_trivially_destructible_v<T>) {
         std::uninitialized_value_construct_n(elements, count);
       } else {
-        raise_invalid_argument("Scratch", "numbers that own memory cannot be copied to a workspace, expected contiguous "
-                                          "features and parameters in their order");
+        raise_invalid_argument("Scratch",
+                               "numbers that own memory cannot be copied to a workspace, expected contiguous "
+                               "features and parameters in their order");
       }
     }
     return elements;

@@ -11,17 +11,17 @@ inline namespace EVENKEEL_ARCH {
 
 /// Which positions are valid, as an operation takes it: those of true, or of any number but 0. Or absent: all are.
 ///
-/// Made from a std::vector (of std::uint8_t, not of bool), array or span, an Eigen vector, array or matrix, a Tensor, or
-/// {pointer, size}, of bool, std::uint8_t, float, or any other arithmetic type. A flat one is in row-major order of the
-/// axes that it is for, whatever the storage order of x; any other has their shape, in either storage order.
+/// Made from a std::vector (of std::uint8_t, not of bool), array or span, an Eigen vector, array or matrix, a Tensor,
+/// or {pointer, size}, of bool, std::uint8_t, float, or any other arithmetic type. A flat one is in row-major order of
+/// the axes that it is for, whatever the storage order of x; any other has their shape, in either storage order.
 class MaskView {
  public:
   MaskView() = default;
   template <class T>
   requires std::is_arithmetic_v<T> MaskView(const T* data, Index size) { set(TensorView<const T>(data, Shape(size))); }
   template <class V>
-  requires(Tensor<V> ||
-           detail::VectorLike<V>) MaskView(const V& v) {  // NOLINT(google-explicit-constructor): an option as it is
+  requires(Tensor<V> || detail::VectorLike<V>)
+      MaskView(const V& v) {  // NOLINT(google-explicit-constructor): an option as it is
     if constexpr (Tensor<V>) {
       set(const_view(v));
     } else {
@@ -30,9 +30,10 @@ class MaskView {
   }
   template <class Allocator>
   MaskView(const std::vector<bool, Allocator>&) {  // NOLINT(google-explicit-constructor): refused, and says why
-    static_assert(!std::is_same_v<Allocator, Allocator>,
-                  "evenkeel: a std::vector<bool> has no elements in memory; a mask is a std::vector<std::uint8_t>, or an "
-                  "array, span, tensor or pointer of bool");
+    static_assert(
+        !std::is_same_v<Allocator, Allocator>,
+        "evenkeel: a std::vector<bool> has no elements in memory; a mask is a std::vector<std::uint8_t>, or an "
+        "array, span, tensor or pointer of bool");
   }
 
   bool is_given() const noexcept { return is_valid_ != nullptr; }

@@ -126,8 +126,8 @@ void for_each_parameter(Model& model, Visit&& visit, const std::string& prefix =
   }
 }
 
-/// Calls visit(path, buffer) for all that a model keeps beside its parameters, as Parameters too: the running statistics
-/// of BatchNorm. They are saved and loaded as parameters are, and no optimizer changes them.
+/// Calls visit(path, buffer) for all that a model keeps beside its parameters, as Parameters too: the running
+/// statistics of BatchNorm. They are saved and loaded as parameters are, and no optimizer changes them.
 ///
 /// A class of yours takes part by `visit_buffers`, written as `visit_parameters` is.
 template <class Model, class Visit>

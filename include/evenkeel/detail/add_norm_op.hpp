@@ -91,7 +91,8 @@ inline Context rest_of(const Scratch& scratch, const Context& context) {
 /// y = N(s) of a sum s. s may be y, where it is not wanted itself.
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize_sum(const char* where, const Addition<Scalar>& sum, const TensorView<Scalar>& s,
-                   const TensorView<Scalar>& y, const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
+                   const TensorView<Scalar>& y, const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved,
+                   const Context& context) {
   require_supported_scalar<Scalar>();
   require_sum(where, sum.x, "h", sum.h, "s", s);
   require_sum(where, sum.x, "h", sum.h, "y", y);
@@ -124,7 +125,8 @@ struct SumBlocks {
   Index rows;
 
   /// As many as keep a block of each tensor near 32 KiB.
-  SumBlocks(SumGradients<Scalar>& sum_, const SumTensors<Scalar>& all_, Index features) : sum(sum_), all(all_), rows(8) {
+  SumBlocks(SumGradients<Scalar>& sum_, const SumTensors<Scalar>& all_, Index features)
+      : sum(sum_), all(all_), rows(8) {
     const Index row_bytes = features * static_cast<Index>(sizeof(Scalar));
     while (2 * rows <= kernels::chunk_rows && 2 * rows * row_bytes <= (Index{32} << 10)) rows *= 2;
     if (sum.sums_columns()) rows = std::max(rows, kernels::product_rows);
@@ -157,8 +159,8 @@ class AddedNormBackward {
   void backward(const char* where, const RowNormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
                 Scratch& scratch) const {
     if constexpr (kernels::is_vectorized<Scalar>) {
-      const bool are_rows = t.at.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() &&
-                            dh_rows_.is_rows();
+      const bool are_rows =
+          t.at.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() && dh_rows_.is_rows();
       const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features());
       if (t.at.dx.data && are_rows && fit && tensors_.ds.size() > 0 && !t.mask.is_given()) {
         a.workspace = scratch.take_bytes(NormBackwardWorkspace<Scalar>(t.at, a.dgamma || a.dbeta).of_kernel);

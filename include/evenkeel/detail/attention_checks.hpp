@@ -14,8 +14,8 @@ namespace detail {
 
 inline void require_count(const char* where, const char* name, Index count, Index expected) {
   if (count == expected) return;
-  raise_invalid_argument(where, std::string(name) + " has " + std::to_string(count) + " numbers, expected " +
-                                    std::to_string(expected));
+  raise_invalid_argument(
+      where, std::string(name) + " has " + std::to_string(count) + " numbers, expected " + std::to_string(expected));
 }
 
 /// x and y [batch, seq, d_model] or [seq, d_model], and masks of their rows.
@@ -35,8 +35,8 @@ inline void require_attention_shapes(const char* where, Index d_model, const Sha
 
 inline void require_cache_size(const char* where, const char* name, Index size, Index expected) {
   if (size == expected) return;
-  raise_invalid_argument(where, std::string(name) + " of the cache is " + std::to_string(size) + ", expected " +
-                                    std::to_string(expected));
+  raise_invalid_argument(
+      where, std::string(name) + " of the cache is " + std::to_string(size) + ", expected " + std::to_string(expected));
 }
 
 inline void require_layer(const char* where, const AnyKeyValueCache& cache, Index layer) {

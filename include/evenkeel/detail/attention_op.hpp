@@ -18,8 +18,8 @@ namespace detail {
 struct AttentionShape {
   Index batch, queries, keys, past;
   Index heads, kv_heads, head_dim;
-  Index key_batch_stride;      // of k and v, from one text to the next
-  Index valid_stride;          // of is_valid, the same
+  Index key_batch_stride;        // of k and v, from one text to the next
+  Index valid_stride;            // of is_valid, the same
   const std::uint8_t* is_valid;  // [batch, keys], or null: all are
   bool causal;
   Index window;     // of how many keys, its own among them, a query sees the last; 0: of all

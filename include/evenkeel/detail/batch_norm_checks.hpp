@@ -48,8 +48,8 @@ void require_variances(const char* where, const ChannelView<const Scalar>& var) 
   for (Index c = 0; c < var.size(); ++c) {
     const auto value = static_cast<double>(var[c]);
     if (value >= 0) continue;
-    raise_invalid_argument(where, "running var of channel " + std::to_string(c) + " is " + number_string(value) +
-                                      ", expected at least 0");
+    raise_invalid_argument(
+        where, "running var of channel " + std::to_string(c) + " is " + number_string(value) + ", expected at least 0");
   }
 }
 

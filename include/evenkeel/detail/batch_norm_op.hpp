@@ -219,7 +219,8 @@ void batch_norm_backward(const char* where, const TensorView<const Scalar>& dy, 
   const ValidPositions valid = valid_positions(mask, positions, scratch);
   if (valid.count == positions) return differentiate_channels(dy.data(), x.data(), axes, saved, o.gamma, to, workspace);
   const int axis = resolved_axis(where, o.channel_axis, x.shape());
-  const TensorView<Scalar> dx = to.dx.is_wanted() ? to.dx.view() : TensorView<Scalar>(nullptr, x.shape(), {}, x.order());
+  const TensorView<Scalar> dx =
+      to.dx.is_wanted() ? to.dx.view() : TensorView<Scalar>(nullptr, x.shape(), {}, x.order());
   const MaskedGradientImages<Scalar> images{Images<const Scalar>(dy, axis), Images<const Scalar>(x, axis),
                                             Images<Scalar>(dx, axis)};
   differentiate_valid(images, valid, saved, o.gamma, to, workspace, scratch);

@@ -102,9 +102,9 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
   const Index at_once = examples_at_once<Scalar>(x.shape(), axes.batch);
   const Index copied = is_copied ? at_once * from.channels().extent * from.pixels() : 0;
   const std::size_t bytes = x.size() == 0 ? 0 : forward_bytes(layout, from, groups);
-  Scratch scratch(where, context,
-                  mask.is_given() ? masked_images_bytes(from, 1)
-                                  : Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
+  Scratch scratch(
+      where, context,
+      mask.is_given() ? masked_images_bytes(from, 1) : Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
   if (saved) reset(*saved, x.shape(), from.batch().extent * groups, true, mask.is_given());
   kernels::SegmentNormForward<Scalar> args{.gamma = gamma.data(),
                                            .beta = beta.data(),

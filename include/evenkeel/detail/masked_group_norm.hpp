@@ -3,8 +3,8 @@
 #include "evenkeel/detail/group_norm_kernels.hpp"
 #include "evenkeel/detail/valid_positions.hpp"
 
-/// GroupNorm and InstanceNorm of images of which some pixels are masked: of one example after another the valid ones are
-/// copied, and the kernel of segments takes the copy.
+/// GroupNorm and InstanceNorm of images of which some pixels are masked: of one example after another the valid ones
+/// are copied, and the kernel of segments takes the copy.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {

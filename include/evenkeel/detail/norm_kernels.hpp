@@ -22,9 +22,7 @@ struct NormOperand {
   Index rows() const noexcept { return at.outer.extent * at.inner.extent; }
   Index features() const noexcept { return at.length.extent; }
   /// The features of a row are contiguous, and rows are a constant distance apart.
-  bool is_rows() const noexcept {
-    return at.inner.extent == 1 && (at.length.extent <= 1 || at.length.stride == 1);
-  }
+  bool is_rows() const noexcept { return at.inner.extent == 1 && (at.length.extent <= 1 || at.length.stride == 1); }
   /// Neighbouring rows lie side by side, of a type that has vectors.
   bool is_lanes() const noexcept {
     return kernels::is_vectorized<std::remove_const_t<Scalar>> && at.inner.extent > 1 && at.inner.stride == 1;
@@ -74,7 +72,7 @@ class GatheredRows {
 
 template <class Scalar, class P>
 kernels::LaneNormForward<Scalar, P> lane_arguments(const kernels::RowNormForward<Scalar, P>& a,
-                                                const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y) {
+                                                   const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y) {
   return {.x = x.data,
           .gamma = a.gamma,
           .beta = a.beta,
@@ -140,7 +138,7 @@ struct NormBackwardOperands {
 
 template <class Scalar, class P>
 kernels::LaneNormBackward<Scalar, P> lane_arguments(const kernels::RowNormBackward<Scalar, P>& a,
-                                                 const NormBackwardOperands<Scalar>& t) {
+                                                    const NormBackwardOperands<Scalar>& t) {
   return {.dy = t.dy.data,
           .x = t.x.data,
           .gamma = a.gamma,
@@ -166,7 +164,8 @@ kernels::LaneNormBackward<Scalar, P> lane_arguments(const kernels::RowNormBackwa
 }
 
 template <template <class, class, bool> class NormRow, class Scalar, class P>
-void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) {
+void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
+                           Scratch& scratch) {
   using Gathered = GatheredRows<Scalar>;
   Scalar* dy = Gathered::take(a.features, scratch);
   Scalar* x = Gathered::take(a.features, scratch);
@@ -199,8 +198,8 @@ std::size_t lane_workspace_bytes(Index features) noexcept {
 /// What run_norm_backward takes of a workspace, whatever the layout.
 template <class Scalar>
 std::size_t norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  const std::size_t of_kernels =
-      std::max(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features), lane_workspace_bytes<Scalar>(features));
+  const std::size_t of_kernels = std::max(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features),
+                                          lane_workspace_bytes<Scalar>(features));
   return Scratch::bytes_of(of_kernels) + 3 * Scratch::bytes_of(GatheredRows<Scalar>::bytes(features));
 }
 

@@ -13,7 +13,8 @@ namespace detail {
 
 /// What every norm without running statistics is as a layer. `Kind` derives from it and says how x is normalized and
 /// differentiated: normalize(x, y, saved or null, context) and differentiate(dy, x, saved, gradients, context), which
-/// check everything. P is the type of the parameters. `Op` has the names of the norm and of its calls, for the texts of errors.
+/// check everything. P is the type of the parameters. `Op` has the names of the norm and of its calls, for the texts of
+/// errors.
 template <class Kind, class S, class P, class Op>
 class NormLayer {
   static_assert(is_parameter_of<P, S>,

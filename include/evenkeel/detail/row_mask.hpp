@@ -7,7 +7,8 @@
 #include "evenkeel/kernels/row_affine.hpp"
 #include "evenkeel/ops/rounding.hpp"
 
-/// Norms of rows of which some are masked: the kernels take the runs of valid ones, and zeros are written to the others.
+/// Norms of rows of which some are masked: the kernels take the runs of valid ones, and zeros are written to the
+/// others.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
@@ -125,8 +126,8 @@ void run_masked_norm_backward(const char* where, const PositionMask& mask, const
   const auto differentiate = [&](Index first, Index count) {
     const NormBackwardOperands<Scalar> part{t.dy.part(first, count), t.x.part(first, count), t.dx.part(first, count)};
     Scratch of_run(where, scratch.rest({}), 0);
-    run_norm_backward<NormRow>(part, from_row(a, first),
-                               NormBackwardWorkspace<Scalar>(part, a.dgamma || a.dbeta), of_run);
+    run_norm_backward<NormRow>(part, from_row(a, first), NormBackwardWorkspace<Scalar>(part, a.dgamma || a.dbeta),
+                               of_run);
     a.add_dgamma = a.add_dbeta = true;
   };
   if (runs.are_all_valid()) {

@@ -138,7 +138,8 @@ void with_parameter_types(bool is_wide, bool is_widened, const Body& body) {
 }
 
 template <class Scalar>
-NormOperand<Scalar> norm_operand(const char* where, const char* name, const TensorView<Scalar>& view, const Axes& axes) {
+NormOperand<Scalar> norm_operand(const char* where, const char* name, const TensorView<Scalar>& view,
+                                 const Axes& axes) {
   return {view.data(), axis_view(where, name, view, axes)};
 }
 

@@ -30,7 +30,8 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
                         typename Base::Saved* saved, const Context& context) const {
     require_shape(s.shape());
     if (saved) require_no_overlap(Op::forward, "y", y, "s, which backward reads again,", s);
-    normalize_sum<Op::template Row, Scalar>(Op::forward, sum, s, y, options(), saved ? &this->statistics_of(*saved) : nullptr, context);
+    normalize_sum<Op::template Row, Scalar>(Op::forward, sum, s, y, options(),
+                                            saved ? &this->statistics_of(*saved) : nullptr, context);
     if (saved) this->keep_x(*saved, s);
   }
 

@@ -113,9 +113,9 @@ void normalize_with(const Run& run, const char* where, const RowNormOperands<Sca
   require_no_overlap(where, "y", t.y, "beta", beta);
 
   const KernelParameters<P> parameters(where, t.x, o.axes);
-  Scratch scratch(where, context,
-                  parameters.workspace_bytes(gamma, o.gamma.form()) + parameters.workspace_bytes(beta) +
-                      t.workspace_bytes());
+  Scratch scratch(
+      where, context,
+      parameters.workspace_bytes(gamma, o.gamma.form()) + parameters.workspace_bytes(beta) + t.workspace_bytes());
   constexpr bool centred = NormRow<native, float, false>::centred;
   if (saved) reset(*saved, t.x.shape(), t.in.rows(), centred, t.mask.is_given());
   const RowNormCall<Scalar, P> call{{.gamma = parameters.values(gamma, scratch, o.gamma.form()),

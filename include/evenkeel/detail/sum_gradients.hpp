@@ -47,8 +47,8 @@ class SumGradients {
   using Total = kernels::ProductTotal<Scalar>;
 
   /// `last` is the extent of the last axis, `fastest` that of the axis along which elements are contiguous.
-  SumGradients(const char* where, double alpha, const BranchFactor<T>& factor,
-               const SumGradientsWanted<Scalar>& wanted, bool has_one_lambda, Index last, Index fastest)
+  SumGradients(const char* where, double alpha, const BranchFactor<T>& factor, const SumGradientsWanted<Scalar>& wanted,
+               bool has_one_lambda, Index last, Index fastest)
       : where_(where),
         alpha_(alpha),
         factor_(factor),

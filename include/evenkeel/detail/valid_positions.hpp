@@ -61,9 +61,8 @@ void for_each_valid(const Images<Scalar>& example, const ValidPositions& valid, 
     if (!is_valid) return;
     Scalar* from = example.data() + offset;
     Dense* to = dense + before;
-    for_each_of_stretch(channels, count, [=](Index i, Index c) {
-      copy(from[i * stride + c * channels.stride], to[c * all + i]);
-    });
+    for_each_of_stretch(channels, count,
+                        [=](Index i, Index c) { copy(from[i * stride + c * channels.stride], to[c * all + i]); });
   });
 }
 

@@ -41,8 +41,8 @@ class LaneNormBackwardPass {
   explicit LaneNormBackwardPass(const LaneNormBackward<X, P>& args) noexcept
       : a_(args),
         wants_parameters_(args.dgamma || args.dbeta),
-        parameters_(wants_parameters_ ? args.workspace : nullptr,
-                    args.parameters_per_lane ? args.lanes : args.length) {}
+        parameters_(wants_parameters_ ? args.workspace : nullptr, args.parameters_per_lane ? args.lanes : args.length) {
+  }
 
   void run() noexcept {
     const Index at_once = block_lanes<X>(2, a_.length, a_.lanes);

@@ -126,8 +126,8 @@ class RowNormBackwardPass {
   static constexpr int most_rows = 8;
 
   /// Short rows: as many as stay in the L1 cache between the passes, so that the latencies of their sums overlap; from
-  /// beyond the L2 cache one at a time, as several at once lead the hardware's prefetching astray (Zen 4: 1.2 instead of
-  /// 2 times a streaming sum). Long rows: as many as stay in the L2 cache, as each group reads and writes the column
+  /// beyond the L2 cache one at a time, as several at once lead the hardware's prefetching astray (Zen 4: 1.2 instead
+  /// of 2 times a streaming sum). Long rows: as many as stay in the L2 cache, as each group reads and writes the column
   /// sums once.
   Index group_rows() const noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
@@ -377,8 +377,8 @@ inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features)
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks>
 inline void row_norm_backward_in_blocks(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
   // Shorter rows are in the same pages and lines as the next: the hardware has asked for them by then.
-  const bool prefetches = a.dx && is_beyond_l2<X>(3, a.rows, a.features) &&
-                          a.features * static_cast<Index>(sizeof(X)) > 256;
+  const bool prefetches =
+      a.dx && is_beyond_l2<X>(3, a.rows, a.features) && a.features * static_cast<Index>(sizeof(X)) > 256;
   if (a.dgamma || a.dbeta) {
     prefetches ? all_gradients<Arch, NormRow, true>(a, blocks) : all_gradients<Arch, NormRow, false>(a, blocks);
   } else if (a.dx) {

@@ -130,7 +130,8 @@ class RowNormForwardPass {
 
   void run() noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
-    row_bytes <= Source::interleaved_bytes ? interleaved() : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
+    row_bytes <= Source::interleaved_bytes ? interleaved()
+                                           : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
   }
 
  private:
@@ -255,8 +256,8 @@ inline void row_norm_forward(const RowNormForward<X, P>& a) noexcept {
     any_row_norm_forward<NormRow<Arch, float, false>::centred>(a);
   } else {
     // The hardware follows longer rows well by itself.
-    const bool prefetches = is_beyond_l2<X>(2, a.rows, a.features) &&
-                            a.features * static_cast<Index>(sizeof(X)) <= interleaved_row_bytes;
+    const bool prefetches =
+        is_beyond_l2<X>(2, a.rows, a.features) && a.features * static_cast<Index>(sizeof(X)) <= interleaved_row_bytes;
     prefetches ? normalize_rows<Arch, NormRow, true>(a) : normalize_rows<Arch, NormRow, false>(a);
   }
 }

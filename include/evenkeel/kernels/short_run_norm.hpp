@@ -6,8 +6,8 @@
 #include "evenkeel/kernels/segment_norm_forward.hpp"
 
 /// BatchNorm where channels lie in runs too short to fill vectors: small images, a few channels, or, in column-major
-/// tensors, small batches. Every position of a row is taken as a lane; the statistics of a channel are merged from those
-/// of its lanes.
+/// tensors, small batches. Every position of a row is taken as a lane; the statistics of a channel are merged from
+/// those of its lanes.
 ///
 /// The arguments are those of the kernels of segments: a group is a channel, a segment its run in one row.
 namespace evenkeel {
@@ -37,8 +37,8 @@ inline bool are_short_runs(Index channels, Index inner, bool is_dense) noexcept 
   return is_dense && inner * static_cast<Index>(sizeof(T)) < 256 && (inner > 1 || 16 * channels <= most_lanes<T>);
 }
 
-/// Calls body(runs) for all channels, as many at a time as make a block of lanes. Rows that are `rows_adjoin` are joined
-/// where all of their channels are few.
+/// Calls body(runs) for all channels, as many at a time as make a block of lanes. Rows that are `rows_adjoin` are
+/// joined where all of their channels are few.
 template <class T, class Args, class Body>
 inline void for_each_short_runs(const Args& a, bool rows_adjoin, const Body& body) noexcept {
   const Index row = a.groups * a.columns, most = most_lanes<T> / a.columns;
@@ -70,9 +70,7 @@ class MergedLanes {
   }
 
  private:
-  Wide<T> deviation(T mean, T mean_rest) const noexcept {
-    return keep(static_cast<Wide<T>>(mean) - base_) + mean_rest;
-  }
+  Wide<T> deviation(T mean, T mean_rest) const noexcept { return keep(static_cast<Wide<T>>(mean) - base_) + mean_rest; }
   Wide<T> offset() const noexcept { return sum_.value() / static_cast<Wide<T>>(count_); }
 
   Wide<T> base_ = 0, squares_ = 0;
@@ -89,9 +87,9 @@ class ShortRunForwardPass {
   /// Statistics of every channel, before anything is written; of one that is not ordinary, an rstd of -1.
   void measure() noexcept {
     for_each_short_runs<T>(a_, a_.x_segment_stride == a_.groups * a_.columns, [&](const ShortRuns& runs) {
-      meter_.measure({a_.x + runs.first * a_.columns, a_.segments / runs.joined, runs.joined * a_.x_segment_stride,
-                      runs.lanes()},
-                     a_.eps);
+      meter_.measure(
+          {a_.x + runs.first * a_.columns, a_.segments / runs.joined, runs.joined * a_.x_segment_stride, runs.lanes()},
+          a_.eps);
       merge(runs);
     });
   }
@@ -140,9 +138,8 @@ class ShortRunForwardPass {
   void merge(const ShortRuns& runs) noexcept {
     for (Index c = 0; c < runs.channels; ++c) merged_[c].begin(meter_.mean.at[c * runs.inner]);
     runs.for_each_lane([&](Index l, Index c) { merged_[c].add_mean(meter_.mean.at[l], meter_.mean_rest.at[l]); });
-    runs.for_each_lane([&](Index l, Index c) {
-      merged_[c].add_var(meter_.mean.at[l], meter_.mean_rest.at[l], meter_.var.at[l]);
-    });
+    runs.for_each_lane(
+        [&](Index l, Index c) { merged_[c].add_var(meter_.mean.at[l], meter_.mean_rest.at[l], meter_.var.at[l]); });
     for (Index c = 0; c < runs.channels; ++c) {
       const Wide<T> var = merged_[c].var();
       const RowStatistics<T> statistics = merged_[c].statistics(a_.eps);
@@ -187,8 +184,8 @@ class ShortRunBackwardPass {
 
   void run() noexcept {
     const Index row = a_.groups * a_.columns;
-    const bool rows_adjoin = a_.x_segment_stride == row && a_.dy_segment_stride == row &&
-                             (!a_.dx || a_.dx_segment_stride == row);
+    const bool rows_adjoin =
+        a_.x_segment_stride == row && a_.dy_segment_stride == row && (!a_.dx || a_.dx_segment_stride == row);
     for_each_short_runs<T>(a_, rows_adjoin, [&](const ShortRuns& runs) {
       const bool wants_sums = a_.dgamma || a_.dbeta || !a_.constant_statistics;
       std::fill_n(g_, runs.channels, Wide<T>(0));

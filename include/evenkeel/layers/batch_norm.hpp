@@ -18,9 +18,9 @@ struct BatchNormSettings {
   RunningVariance variance = RunningVariance::unbiased;
   bool with_gamma = true;
   bool with_beta = true;
-  int channel_axis = 1;           ///< negative: counted from the end; -1 is channels last
-  bool allow_one_value = false;   ///< whether a batch may have one value per channel, which gives beta
-  bool track_statistics = true;   ///< false: there are no running statistics, and inference uses the batch's
+  int channel_axis = 1;            ///< negative: counted from the end; -1 is channels last
+  bool allow_one_value = false;    ///< whether a batch may have one value per channel, which gives beta
+  bool track_statistics = true;    ///< false: there are no running statistics, and inference uses the batch's
   bool freeze_statistics = false;  ///< true: training normalizes with the running statistics, and keeps them
 };
 
@@ -109,8 +109,7 @@ class BatchNorm {
     const auto y = output_view<Scalar>(std::forward<Y>(y_tensor));
     require_channels_of(x.shape());
     if (settings_.track_statistics) {
-      detail::batch_norm_inference<Scalar>(forward_name, x, y, running(), options(), kernels::Identity(),
-                                           context);
+      detail::batch_norm_inference<Scalar>(forward_name, x, y, running(), options(), kernels::Identity(), context);
     } else {
       detail::batch_norm_untracked<Scalar>(forward_name, x, y, options(), context);
     }
@@ -264,8 +263,9 @@ class BatchNorm {
     for (const auto& [name, buffer] :
          {std::pair{"running mean", &running_mean_}, std::pair{"running var", &running_var_}}) {
       if (buffer->is_writable()) continue;
-      raise_logic_error(forward_name, std::string(name) +
-                                          " is mapped from const memory, expected writable memory, or frozen statistics");
+      raise_logic_error(
+          forward_name,
+          std::string(name) + " is mapped from const memory, expected writable memory, or frozen statistics");
     }
   }
   void require_channels_of(const Shape& x) const {

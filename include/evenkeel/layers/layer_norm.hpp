@@ -13,8 +13,8 @@ struct LayerNormSettings {
   double eps = default_eps;
   bool with_gamma = true;
   bool with_beta = true;
-  std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
-  bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
+  std::optional<Axes> axis = {};       ///< default: the last axes, as many as the normalized shape has
+  bool gamma_around_zero = false;      ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
   Rounding rounding = Rounding::once;  ///< of 16 bits, whether x_hat is rounded before gamma too
 };
 
@@ -75,7 +75,7 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
   friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::LayerNormLayerOp>;
   LayerNorm make_fresh() const {
     return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_,
-                      this->gamma_is_around_zero_, this->rounding_});
+                                               this->gamma_is_around_zero_, this->rounding_});
   }
 };
 

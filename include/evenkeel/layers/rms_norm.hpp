@@ -12,8 +12,8 @@ class RMSNorm;
 struct RMSNormSettings {
   double eps = default_eps;
   bool with_gamma = true;
-  std::optional<Axes> axis = {};  ///< default: the last axes, as many as the normalized shape has
-  bool gamma_around_zero = false;  ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
+  std::optional<Axes> axis = {};       ///< default: the last axes, as many as the normalized shape has
+  bool gamma_around_zero = false;      ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
   Rounding rounding = Rounding::once;  ///< of 16 bits; before_gamma is Llama's
 };
 
@@ -63,8 +63,8 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
  private:
   friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::RMSNormLayerOp>;
   RMSNorm make_fresh() const {
-    return RMSNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), this->axes_,
-                                            this->gamma_is_around_zero_, this->rounding_});
+    return RMSNorm(this->normalized_shape_,
+                   {this->eps_, !gamma().is_absent(), this->axes_, this->gamma_is_around_zero_, this->rounding_});
   }
 };
 

@@ -140,9 +140,9 @@ template <Tensor X, Tensor H, Tensor Y>
 void add_rms_norm_into(const X& x, const H& h, Y&& y, const AddRMSNormOptions<ScalarOf<X>>& options = {},
                        const Context& context = {}) {
   const auto sum_and_y = output_view<ScalarOf<X>>(std::forward<Y>(y));
-  detail::add_normalize<kernels::RMSNormRow, ScalarOf<X>>(
-      "add_rms_norm_into", input_view<ScalarOf<X>>(x), input_view<ScalarOf<X>>(h), sum_and_y, sum_and_y, options.sum,
-      detail::row_norm_options(options.norm), nullptr, context);
+  detail::add_normalize<kernels::RMSNormRow, ScalarOf<X>>("add_rms_norm_into", input_view<ScalarOf<X>>(x),
+                                                          input_view<ScalarOf<X>>(h), sum_and_y, sum_and_y, options.sum,
+                                                          detail::row_norm_options(options.norm), nullptr, context);
 }
 
 /// Gradients of add_rms_norm_into, as add_layer_norm_backward.

@@ -10,8 +10,8 @@ inline namespace EVENKEEL_ARCH {
 ///
 /// var is biased (divided by the values per channel); rstd = 1 / sqrt(var + eps). Once y is computed, the running
 /// statistics of `update` are updated in the caller's memory; their variance is unbiased, as PyTorch has it, unless
-/// asked otherwise. Of masked positions y is exactly 0, whatever x holds there, and they do not count: a batch without a
-/// valid one is an empty one. One value per channel has no variance: an error before anything changes, unless
+/// asked otherwise. Of masked positions y is exactly 0, whatever x holds there, and they do not count: a batch without
+/// a valid one is an empty one. One value per channel has no variance: an error before anything changes, unless
 /// options.allow_one_value says that y = beta will do (the running variance stays as it is). An empty batch changes no
 /// running statistic and is not counted.
 ///
@@ -31,7 +31,8 @@ void batch_norm_into(const X& x, Y&& y, BatchNormStatistics<ScalarOf<X>>& saved,
                      const BatchNormOptions<ScalarOf<X>>& options = {}, const RunningUpdate<ScalarOf<X>>& update = {},
                      const Context& context = {}) {
   detail::batch_norm_training<ScalarOf<X>>("batch_norm_into", input_view<ScalarOf<X>>(x),
-                                           output_view<ScalarOf<X>>(std::forward<Y>(y)), saved, options, update, context);
+                                           output_view<ScalarOf<X>>(std::forward<Y>(y)), saved, options, update,
+                                           context);
 }
 
 /// The same as a new tensor of x's scalar, rank and storage order.
@@ -105,7 +106,8 @@ OwnedOf<X> batch_norm(const X& x, const RunningStatistics<ScalarOf<X>>& running,
 /// Aliasing  dx may be dy, the identical view; any other overlap is an error.
 /// Writes    the gradients that are given, and nothing else. Of an empty batch, dgamma and dbeta are 0.
 /// Numerics  see kernels/segment_norm_backward.hpp.
-/// Errors    throws std::invalid_argument, before anything is written, as the forward does, and if `saved` is of another
+/// Errors    throws std::invalid_argument, before anything is written, as the forward does, and if `saved` is of
+/// another
 ///           shape or channel axis, or the context's workspace is too small; std::logic_error if `saved` is empty.
 template <class DY, class X>
 void batch_norm_backward(const DY& dy, const X& x, const BatchNormStatistics<ScalarOf<X>>& saved,

@@ -67,9 +67,9 @@ enum class RunningVariance {
 /// alone: it says nothing about the variance.
 template <class Scalar>
 struct RunningUpdate {
-  ChannelView<Scalar> mean = {};               ///< [channels]; absent: not updated
-  ChannelView<Scalar> var = {};                ///< [channels]; absent: not updated
-  RunningAverage average = UpdateRate(0.1);    ///< PyTorch's default
+  ChannelView<Scalar> mean = {};             ///< [channels]; absent: not updated
+  ChannelView<Scalar> var = {};              ///< [channels]; absent: not updated
+  RunningAverage average = UpdateRate(0.1);  ///< PyTorch's default
   RunningVariance variance = RunningVariance::unbiased;
   std::int64_t* batches = nullptr;  ///< counts batches where given; a CumulativeAverage takes its weight from it
 };

@@ -27,7 +27,8 @@ struct ChannelMomentsOptions {
 /// @endcode
 ///
 /// Shapes    x [N, C, ...], or with the channels on any other axis; a Moments for each channel, all 0 for no values.
-/// Numerics  means within an ulp of the channel's spread, however large they are; variances within 4 ulp (ChannelMoments
+/// Numerics  means within an ulp of the channel's spread, however large they are; variances within 4 ulp
+/// (ChannelMoments
 ///           tests).
 /// Cost      x read once, or twice where runs of a channel are short; with masked positions, as batch_norm_into.
 /// Errors    throws std::invalid_argument if the channel axis is out of range, the mask has another shape, or the
@@ -36,8 +37,7 @@ template <class X>
 std::vector<Moments> channel_moments(const X& x, const ChannelMomentsOptions& options = {},
                                      const Context& context = {}) {
   using Scalar = ScalarOf<X>;
-  const BatchNormOptions<Scalar> as_batch_norm{
-      .eps = 0, .channel_axis = options.channel_axis, .mask = options.mask};
+  const BatchNormOptions<Scalar> as_batch_norm{.eps = 0, .channel_axis = options.channel_axis, .mask = options.mask};
   BatchNormStatistics<Scalar> batch;
   const Index count =
       detail::measure_channels<Scalar>("channel_moments", input_view<Scalar>(x), as_batch_norm, batch, context);

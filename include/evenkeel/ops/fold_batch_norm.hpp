@@ -26,9 +26,9 @@ void require_folded(const char* where, const char* name, bool is_given, const Te
 
 /// Everything is checked here: sizes, variances, and that `outputs` overlap neither what is read nor one another.
 template <class Scalar>
-FoldedNorm folded_norm(
-    const char* where, const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o, Index channels,
-    const char* expected, std::initializer_list<std::pair<const char*, TensorView<const Scalar>>> outputs) {
+FoldedNorm folded_norm(const char* where, const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
+                       Index channels, const char* expected,
+                       std::initializer_list<std::pair<const char*, TensorView<const Scalar>>> outputs) {
   require_float_or_double<Scalar>();
   require_eps(where, o.eps);
   require_plain(where, "gamma", o.gamma);
@@ -45,7 +45,8 @@ FoldedNorm folded_norm(
     }
   }
   for (const auto* a = outputs.begin(); a != outputs.end(); ++a) {
-    for (const auto* b = outputs.begin(); b != a; ++b) require_no_overlap(where, a->first, a->second, b->first, b->second);
+    for (const auto* b = outputs.begin(); b != a; ++b)
+      require_no_overlap(where, a->first, a->second, b->first, b->second);
   }
   require_variances(where, running.var);
   FoldedNorm norm;
@@ -93,9 +94,8 @@ void fold_into_scale_shift(const RunningStatistics<Scalar>& running, const Batch
                            const std::type_identity_t<ChannelView<Scalar>>& shift) {
   const char* where = "fold_into_scale_shift";
   detail::require_folded<Scalar>(where, "shift", true, shift.view(), scale.size(), "the size of scale");
-  const detail::FoldedNorm norm =
-      detail::folded_norm<Scalar>(where, running, options, scale.size(), "the size of scale",
-                                  {{"scale", scale.view()}, {"shift", shift.view()}});
+  const detail::FoldedNorm norm = detail::folded_norm<Scalar>(
+      where, running, options, scale.size(), "the size of scale", {{"scale", scale.view()}, {"shift", shift.view()}});
   for (Index c = 0; c < scale.size(); ++c) {
     const auto i = static_cast<std::size_t>(c);
     scale[c] = static_cast<Scalar>(norm.scale[i]);
@@ -149,14 +149,13 @@ void fold_into_following_linear(const RunningStatistics<ScalarOf<W>>& running,
   const char* where = "fold_into_following_linear";
   const TensorView<Scalar> w = output_view<Scalar>(std::forward<W>(weight));
   if (w.rank() != 2) {
-    raise_invalid_argument(where, "weight has " + std::to_string(w.rank()) + " axes, expected 2 (" +
-                                      has_shape("weight", w.shape()) + ")");
+    raise_invalid_argument(
+        where, "weight has " + std::to_string(w.rank()) + " axes, expected 2 (" + has_shape("weight", w.shape()) + ")");
   }
   const int in = Axes(in_axis).first(where, w.shape()), out = 1 - in;
   detail::require_bias(where, bias, w.shape()[out]);
-  const detail::FoldedNorm norm =
-      detail::folded_norm<Scalar>(where, running, options, w.shape()[in], "the inputs of weight",
-                                  {{"weight", w}, {"bias", bias.view()}});
+  const detail::FoldedNorm norm = detail::folded_norm<Scalar>(
+      where, running, options, w.shape()[in], "the inputs of weight", {{"weight", w}, {"bias", bias.view()}});
   for (Index r = 0; r < w.shape()[out]; ++r) {
     auto sum = static_cast<double>(bias[r]);
     for (Index c = 0; c < w.shape()[in]; ++c) {

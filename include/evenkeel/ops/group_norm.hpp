@@ -48,7 +48,8 @@ template <class X, class Y>
 void group_norm_into(const X& x, Y&& y, const GroupNormOptions<ScalarOf<X>>& options, const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "group_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, nullptr, context);
+      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, nullptr,
+      context);
 }
 
 /// As above, and keeps in `saved` what group_norm_backward takes.
@@ -57,7 +58,8 @@ void group_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                      const GroupNormOptions<ScalarOf<X>>& options, const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "group_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, &saved, context);
+      options.beta, options.eps, {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, &saved,
+      context);
 }
 
 /// The group normalization of x as a new tensor of x's scalar, rank and storage order. See group_norm_into.
@@ -91,9 +93,10 @@ template <class DY, class X>
 void group_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
                          const GroupNormOptions<ScalarOf<X>>& options, const GroupNormGradients<ScalarOf<X>>& to,
                          const Context& context = {}) {
-  detail::differentiate_groups<ScalarOf<X>>(
-      "group_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved, options.gamma,
-      {options.groups, {options.batch_axis, options.channel_axis}, options.mask}, {to.dx, to.dgamma, to.dbeta}, context);
+  detail::differentiate_groups<ScalarOf<X>>("group_norm_backward", input_view<ScalarOf<X>>(dy),
+                                            input_view<ScalarOf<X>>(x), saved, options.gamma,
+                                            {options.groups, {options.batch_axis, options.channel_axis}, options.mask},
+                                            {to.dx, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which forward and backward allocate nothing, whatever the layout of x.

@@ -47,7 +47,8 @@ void instance_norm_into(const X& x, Y&& y, const InstanceNormOptions<ScalarOf<X>
                         const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, nullptr, context);
+      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, nullptr,
+      context);
 }
 
 /// As above, and keeps in `saved` what instance_norm_backward takes.
@@ -56,7 +57,8 @@ void instance_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                         const InstanceNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize_groups<ScalarOf<X>>(
       "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, &saved, context);
+      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, &saved,
+      context);
 }
 
 /// The instance normalization of x as a new tensor of x's scalar, rank and storage order. See instance_norm_into.

@@ -9,11 +9,11 @@ inline namespace EVENKEEL_ARCH {
 /// How to normalize. The backward takes the same options; of them it reads gamma, axis and mask.
 template <class Scalar>
 struct LayerNormOptions {
-  ParameterView<Scalar> gamma = {};  ///< [features]; absent: 1
-  ParameterView<Scalar> beta = {};   ///< [features]; absent: 0
-  double eps = default_eps;          ///< in units of x squared
-  Axes axis = -1;                    ///< the axis, or adjacent axes {-2, -1}, that are normalized together
-  MaskView mask = {};                ///< which rows are valid, of x's shape without the normalized axes; absent: all
+  ParameterView<Scalar> gamma = {};    ///< [features]; absent: 1
+  ParameterView<Scalar> beta = {};     ///< [features]; absent: 0
+  double eps = default_eps;            ///< in units of x squared
+  Axes axis = -1;                      ///< the axis, or adjacent axes {-2, -1}, that are normalized together
+  MaskView mask = {};                  ///< which rows are valid, of x's shape without the normalized axes; absent: all
   Rounding rounding = Rounding::once;  ///< of 16 bits, whether x_hat is rounded before gamma too
 };
 
@@ -51,8 +51,8 @@ template <class X, class Y>
 void layer_norm_into(const X& x, Y&& y, const LayerNormOptions<ScalarOf<X>>& options = {},
                      const Context& context = {}) {
   detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", input_view<ScalarOf<X>>(x),
-                                                        output_view<ScalarOf<X>>(std::forward<Y>(y)), detail::row_norm_options(options),
-                                                        nullptr, context);
+                                                        output_view<ScalarOf<X>>(std::forward<Y>(y)),
+                                                        detail::row_norm_options(options), nullptr, context);
 }
 
 /// As above, and keeps in `saved` what layer_norm_backward takes.
@@ -60,8 +60,8 @@ template <class X, class Y>
 void layer_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                      const LayerNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_into", input_view<ScalarOf<X>>(x),
-                                                        output_view<ScalarOf<X>>(std::forward<Y>(y)), detail::row_norm_options(options),
-                                                        &saved, context);
+                                                        output_view<ScalarOf<X>>(std::forward<Y>(y)),
+                                                        detail::row_norm_options(options), &saved, context);
 }
 
 /// The layer normalization of x as a new tensor of x's scalar, rank and storage order. See layer_norm_into.
@@ -97,10 +97,9 @@ template <class DY, class X>
 void layer_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
                          const LayerNormOptions<ScalarOf<X>>& options, const LayerNormGradients<ScalarOf<X>>& to,
                          const Context& context = {}) {
-  detail::normalize_backward<kernels::LayerNormRow, ScalarOf<X>>("layer_norm_backward", input_view<ScalarOf<X>>(dy),
-                                                                 input_view<ScalarOf<X>>(x), saved,
-                                                                 detail::row_norm_options(options),
-                                                                 {to.dx, to.dgamma, to.dbeta}, context);
+  detail::normalize_backward<kernels::LayerNormRow, ScalarOf<X>>(
+      "layer_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved,
+      detail::row_norm_options(options), {to.dx, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which layer_norm_into and layer_norm_backward allocate nothing, in any layout.

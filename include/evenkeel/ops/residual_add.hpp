@@ -12,7 +12,8 @@ namespace detail {
 /// it before.
 template <class T>
 struct BranchFactor {
-  BranchFactor(double number) : one(static_cast<T>(number)) {}  // NOLINT(google-explicit-constructor): a factor is a number
+  BranchFactor(double number)
+      : one(static_cast<T>(number)) {}  // NOLINT(google-explicit-constructor): a factor is a number
   BranchFactor(const T& number, const T* numbers) : one(number), each(numbers) {}
 
   T one;

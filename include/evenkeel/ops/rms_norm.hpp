@@ -9,10 +9,10 @@ inline namespace EVENKEEL_ARCH {
 /// How to normalize. The backward takes the same options; of them it reads gamma, axis and mask.
 template <class Scalar>
 struct RMSNormOptions {
-  ParameterView<Scalar> gamma = {};  ///< [features]; absent: 1
-  double eps = default_eps;          ///< in units of x squared
-  Axes axis = -1;                    ///< the axis, or adjacent axes {-2, -1}, that are normalized together
-  MaskView mask = {};                ///< which rows are valid, of x's shape without the normalized axes; absent: all
+  ParameterView<Scalar> gamma = {};    ///< [features]; absent: 1
+  double eps = default_eps;            ///< in units of x squared
+  Axes axis = -1;                      ///< the axis, or adjacent axes {-2, -1}, that are normalized together
+  MaskView mask = {};                  ///< which rows are valid, of x's shape without the normalized axes; absent: all
   Rounding rounding = Rounding::once;  ///< of 16 bits; before_gamma is Llama's
 };
 
@@ -42,8 +42,8 @@ struct RMSNormGradients {
 template <class X, class Y>
 void rms_norm_into(const X& x, Y&& y, const RMSNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", input_view<ScalarOf<X>>(x),
-                                                      output_view<ScalarOf<X>>(std::forward<Y>(y)), detail::row_norm_options(options),
-                                                      nullptr, context);
+                                                      output_view<ScalarOf<X>>(std::forward<Y>(y)),
+                                                      detail::row_norm_options(options), nullptr, context);
 }
 
 /// As above, and keeps in `saved` what rms_norm_backward takes.
@@ -51,8 +51,8 @@ template <class X, class Y>
 void rms_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                    const RMSNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   detail::normalize<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_into", input_view<ScalarOf<X>>(x),
-                                                      output_view<ScalarOf<X>>(std::forward<Y>(y)), detail::row_norm_options(options),
-                                                      &saved, context);
+                                                      output_view<ScalarOf<X>>(std::forward<Y>(y)),
+                                                      detail::row_norm_options(options), &saved, context);
 }
 
 /// The normalization of x as a new tensor of x's scalar, rank and storage order. See rms_norm_into.
@@ -79,10 +79,9 @@ template <class DY, class X>
 void rms_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
                        const RMSNormOptions<ScalarOf<X>>& options, const RMSNormGradients<ScalarOf<X>>& to,
                        const Context& context = {}) {
-  detail::normalize_backward<kernels::RMSNormRow, ScalarOf<X>>("rms_norm_backward", input_view<ScalarOf<X>>(dy),
-                                                               input_view<ScalarOf<X>>(x), saved,
-                                                               detail::row_norm_options(options),
-                                                               {to.dx, to.dgamma, {}}, context);
+  detail::normalize_backward<kernels::RMSNormRow, ScalarOf<X>>(
+      "rms_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved,
+      detail::row_norm_options(options), {to.dx, to.dgamma, {}}, context);
 }
 
 /// Bytes of workspace with which rms_norm_into and rms_norm_backward allocate nothing, in any layout.

@@ -10,11 +10,11 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-/// Lets a batch enter the running statistics as a training forward of BatchNorm does, from its moments: those of several
-/// processes, merged (see channel_moments).
+/// Lets a batch enter the running statistics as a training forward of BatchNorm does, from its moments: those of
+/// several processes, merged (see channel_moments).
 ///
-/// A channel without values changes nothing, one with a single value its mean alone. The batch is counted if any channel
-/// has a value.
+/// A channel without values changes nothing, one with a single value its mean alone. The batch is counted if any
+/// channel has a value.
 ///
 /// Shapes    batch, update.mean and update.var, where given, [channels].
 /// Writes    update.mean, update.var and *update.batches, where given.

@@ -12,9 +12,9 @@ inline namespace EVENKEEL_ARCH {
 /// A norm that can take a sum by its terms, and so goes over memory once for both. A Residual uses it where it can;
 /// bits are those of the sum and the norm one after the other.
 template <class N>
-concept FusesAddition = Norm<N> && requires(const N& norm, typename N::Saved* saved,
-                                            const detail::Addition<typename N::Scalar>& sum,
-                                            TensorView<typename N::Scalar> s, const Context& context) {
+concept FusesAddition = Norm<N> &&
+    requires(const N& norm, typename N::Saved* saved, const detail::Addition<typename N::Scalar>& sum,
+             TensorView<typename N::Scalar> s, const Context& context) {
   // Writes the sum to s, and y = N(s); training if there is a `saved`, else s may be y.
   norm.add_forward_into(sum, s, s, saved, context);
 };

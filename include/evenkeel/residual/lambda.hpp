@@ -16,8 +16,7 @@ namespace detail {
 /// Throws std::invalid_argument unless a factor of a residual's formula is a finite number.
 inline void require_finite_factor(const char* name, double value) {
   if (std::abs(value) <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument("Residual",
-                         std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
+  raise_invalid_argument("Residual", std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
 }
 
 }  // namespace detail

@@ -341,7 +341,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       skip = normalized;
     }
     detail::add_and_normalize(norms.trunk, {settings.alpha, skip, settings.lambda.factor(), branch}, sum, y,
-             saved ? &saved->trunk_ : nullptr, scratch.rest(context));
+                              saved ? &saved->trunk_ : nullptr, scratch.rest(context));
   }
 
   void leave_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,

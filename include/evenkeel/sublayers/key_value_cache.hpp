@@ -42,8 +42,7 @@ class AnyKeyValueCache {
   }
 
  protected:
-  AnyKeyValueCache(const void* scalar, const KeyValueCacheSettings& settings)
-      : scalar_(scalar), settings_(settings) {
+  AnyKeyValueCache(const void* scalar, const KeyValueCacheSettings& settings) : scalar_(scalar), settings_(settings) {
     require_positive("layers", settings.layers);
     require_positive("batch", settings.batch);
     require_positive("capacity", settings.capacity);
@@ -58,7 +57,8 @@ class AnyKeyValueCache {
  private:
   static void require_positive(const char* name, Index value) {
     if (value > 0) return;
-    raise_invalid_argument("KeyValueCache", std::string(name) + " is " + std::to_string(value) + ", expected at least 1");
+    raise_invalid_argument("KeyValueCache",
+                           std::string(name) + " is " + std::to_string(value) + ", expected at least 1");
   }
 
   const void* scalar_;

@@ -58,8 +58,7 @@ requires(IntoSublayer<A, typename A::Scalar>&& IntoSublayer<M, typename A::Scala
 
   /// Bytes of workspace: what M returns, and what A or M takes.
   std::size_t workspace_bytes(const Shape& x) const {
-    return Scratch::bytes<Scalar>(x.size()) +
-           std::max(attention_.workspace_bytes(x), feed_forward_.workspace_bytes(x));
+    return Scratch::bytes<Scalar>(x.size()) + std::max(attention_.workspace_bytes(x), feed_forward_.workspace_bytes(x));
   }
 
   A& attention() noexcept { return attention_; }

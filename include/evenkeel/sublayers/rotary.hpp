@@ -12,7 +12,8 @@ inline namespace EVENKEEL_ARCH {
 /// Rotary position: the pair i of a head's features is turned by position * base^(-2i / head_dim).
 ///
 /// Which two features are pair i is a convention of the weights: (i, i + head_dim / 2), the two halves, as in GPT-NeoX
-/// and in LLaMA as Hugging Face stores it; or (2i, 2i + 1), interleaved, as in the paper and in LLaMA as Meta stores it.
+/// and in LLaMA as Hugging Face stores it; or (2i, 2i + 1), interleaved, as in the paper and in LLaMA as Meta stores
+/// it.
 ///
 /// Source    Su et al. 2021, arXiv:2104.09864; base 1e4 there and in LLaMA 1 and 2.
 struct Rotary {
@@ -29,13 +30,14 @@ inline void require_rotary(const char* where, const Rotary& rotary, Index head_d
                                       ", expected an even number (rotary position turns pairs of features)");
   }
   if (rotary.base > 0 && rotary.base <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument(where, "base of rotary position is " + std::to_string(rotary.base) +
-                                    ", expected a finite number above 0");
+  raise_invalid_argument(
+      where, "base of rotary position is " + std::to_string(rotary.base) + ", expected a finite number above 0");
 }
 
 enum class Turn { forward = 1, back = -1 };
 
-/// Turns every head of x [batch, seq, heads, head_dim], dense, in place; back is the backward. Token 0 is at `position`.
+/// Turns every head of x [batch, seq, heads, head_dim], dense, in place; back is the backward. Token 0 is at
+/// `position`.
 template <class Scalar>
 void rotate(const Rotary& rotary, Turn turn, Index position, const Shape& shape, Scalar* x) {
   const Index seq = shape[1], heads = shape[2], head_dim = shape[3], pairs = head_dim / 2;

@@ -37,9 +37,10 @@ inline namespace EVENKEEL_ARCH {
 /// Errors    throws std::invalid_argument, before anything is written, for heads that do not divide the width or one
 ///           another, shapes and masks that do not fit, a cache that is full, of another shape, or given in training;
 ///           std::logic_error for a backward without a forward.
-/// Source    Vaswani et al. 2017, arXiv:1706.03762; agrees with torch.nn.MultiheadAttention. Grouped heads: Ainslie et al.
-///           2023, arXiv:2305.13245. Norm of queries and keys: Henry et al. 2020, arXiv:2010.04245. Capped scores: Gemma 2,
-///           arXiv:2408.00118.
+/// Source    Vaswani et al. 2017, arXiv:1706.03762; agrees with torch.nn.MultiheadAttention. Grouped heads: Ainslie et
+/// al.
+///           2023, arXiv:2305.13245. Norm of queries and keys: Henry et al. 2020, arXiv:2010.04245. Capped scores:
+///           Gemma 2, arXiv:2408.00118.
 template <class S>
 class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
  public:
@@ -319,7 +320,9 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
 
   // ---------------------------------------------------------------- masks
 
-  static bool has_mask(const Context& context) noexcept { return context.mask.is_given() || context.key_mask.is_given(); }
+  static bool has_mask(const Context& context) noexcept {
+    return context.mask.is_given() || context.key_mask.is_given();
+  }
   /// Which keys may be looked at.
   static void read_masks(const Context& context, const Shape& x, std::uint8_t* flags) {
     std::fill_n(flags, detail::rows_shape(x).size(), std::uint8_t(1));

@@ -14,16 +14,16 @@ inline namespace EVENKEEL_ARCH {
 /// What a SelfAttention is like. What is not asked for costs nothing.
 struct SelfAttentionSettings {
   Index num_heads = 1;
-  Index num_kv_heads = 0;                           ///< of keys and values, which heads share in groups; 0: num_heads
-  Index head_dim = 0;                               ///< 0: d_model / num_heads
-  bool causal = false;                              ///< a token looks at itself and those before it
-  Index window = 0;                                 ///< of how many tokens, itself among them, it sees the last; 0: of all
-  bool with_qkv_bias = true;                        ///< of query, key and value
-  bool with_out_bias = true;                        ///< of out
+  Index num_kv_heads = 0;     ///< of keys and values, which heads share in groups; 0: num_heads
+  Index head_dim = 0;         ///< 0: d_model / num_heads
+  bool causal = false;        ///< a token looks at itself and those before it
+  Index window = 0;           ///< of how many tokens, itself among them, it sees the last; 0: of all
+  bool with_qkv_bias = true;  ///< of query, key and value
+  bool with_out_bias = true;  ///< of out
   std::optional<RMSNormSettings> query_key_norm = {};  ///< of each head of queries and keys, before the rotation
   std::optional<Rotary> rotary = {};
-  std::optional<double> scale = {};                 ///< of the scores; default 1 / sqrt(head_dim)
-  double soft_cap = 0;                              ///< c: scores go through c * tanh(score / c); 0: they do not
+  std::optional<double> scale = {};  ///< of the scores; default 1 / sqrt(head_dim)
+  double soft_cap = 0;               ///< c: scores go through c * tanh(score / c); 0: they do not
 };
 
 namespace detail {

@@ -37,9 +37,9 @@ class TransformerSublayer : public detail::ReturningForms<TransformerSublayer<S>
   };
 
   // Not explicit: a block of a transformer is made from any of the three.
-  TransformerSublayer(SelfAttention<Scalar> attention) : held_(std::move(attention)) {}             // NOLINT
-  TransformerSublayer(FeedForward<Scalar> feed_forward) : held_(std::move(feed_forward)) {}         // NOLINT
-  TransformerSublayer(GatedFeedForward<Scalar> feed_forward) : held_(std::move(feed_forward)) {}    // NOLINT
+  TransformerSublayer(SelfAttention<Scalar> attention) : held_(std::move(attention)) {}           // NOLINT
+  TransformerSublayer(FeedForward<Scalar> feed_forward) : held_(std::move(feed_forward)) {}       // NOLINT
+  TransformerSublayer(GatedFeedForward<Scalar> feed_forward) : held_(std::move(feed_forward)) {}  // NOLINT
 
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
