@@ -357,5 +357,26 @@ TYPED_TEST(AddNorm, TakesNoMoreThanItsWorkspace) {
   }
 }
 
+TYPED_TEST(AddNorm, TakesMatricesAsTheyAre) {
+  using Op = TypeParam;
+  using S = typename Op::Scalar;
+  using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Case c{{5, 12}};
+  const Values<S> v(c);
+  const auto options = Op::options({.alpha = 2}, v.norm(c));
+  const auto matrix = [](const std::vector<S>& values) { return Matrix(Matrix::Map(values.data(), 5, 12)); };
+  Matrix s(5, 12), y(5, 12), dx(5, 12);
+  NormStatistics<S> saved;
+  Op::into(matrix(v.x), matrix(v.h), s, y, saved, options);
+  Op::backward({.dy = matrix(v.dy), .s = s, .ds = matrix(v.ds)}, saved, options, {.dx = dx});
+
+  const Forward<S> expected = unfused<Op>(c, v, options.sum);
+  EXPECT_EQ(y, matrix(expected.y));
+  std::vector<S> expected_dx(c.memory());
+  Op::backward({.dy = c.view(v.dy), .s = c.view(expected.s), .ds = c.view(v.ds)}, expected.saved, options,
+               {.dx = c.view(expected_dx)});
+  EXPECT_EQ(dx, matrix(expected_dx));
+}
+
 }  // namespace
 }  // namespace evenkeel_test

@@ -223,6 +223,20 @@ class ParameterGradient : public detail::AnyParameter<Scalar> {
   bool adds_ = false;
 };
 
+/// A tensor that is read where it is, as an option of an operation; or absent.
+template <class Scalar>
+class TensorInput {
+ public:
+  TensorInput() = default;
+  template <Tensor X>
+  TensorInput(const X& x)  // NOLINT(google-explicit-constructor): an option is given as it is
+      : view_(input_view<Scalar>(x)) {}
+  const TensorView<const Scalar>& view() const noexcept { return view_; }
+
+ private:
+  TensorView<const Scalar> view_;
+};
+
 /// dx, as a backward operation writes it: a tensor with dy's shape, or absent (not wanted). `add_to(dx)` adds.
 template <class Scalar>
 class TensorGradient {

@@ -41,10 +41,10 @@ struct AddRMSNormGradients {
 /// The tensors from which a backward starts.
 template <class Scalar>
 struct AddNormInputs {
-  TensorView<const Scalar> dy;       ///< the gradient at y
-  TensorView<const Scalar> s;        ///< what the forward has written
-  TensorView<const Scalar> ds = {};  ///< the gradient at s, where s went on; not given: 0
-  TensorView<const Scalar> h = {};   ///< the forward's, for dlambda alone
+  TensorInput<Scalar> dy;       ///< the gradient at y
+  TensorInput<Scalar> s;        ///< what the forward has written
+  TensorInput<Scalar> ds = {};  ///< the gradient at s, where s went on; not given: 0
+  TensorInput<Scalar> h = {};   ///< the forward's, for dlambda alone
 };
 
 /// Layer normalization of a residual sum: s = alpha * x + lambda * (h + bias), y = N(s).
@@ -103,7 +103,7 @@ void add_layer_norm_backward(const AddNormInputs<Scalar>& from, const NormStatis
                              const AddLayerNormOptions<Scalar>& options, const AddLayerNormGradients<Scalar>& to,
                              const Context& context = {}) {
   detail::add_normalize_backward<kernels::LayerNormRow, Scalar>(
-      "add_layer_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum,
+      "add_layer_norm_backward", {from.dy.view(), from.ds.view(), from.s.view(), from.h.view()}, saved, options.sum,
       detail::row_norm_options(options.norm), {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, to.dbeta}, context);
 }
 
@@ -151,7 +151,7 @@ void add_rms_norm_backward(const AddNormInputs<Scalar>& from, const NormStatisti
                            const AddRMSNormOptions<Scalar>& options, const AddRMSNormGradients<Scalar>& to,
                            const Context& context = {}) {
   detail::add_normalize_backward<kernels::RMSNormRow, Scalar>(
-      "add_rms_norm_backward", {from.dy, from.ds, from.s, from.h}, saved, options.sum,
+      "add_rms_norm_backward", {from.dy.view(), from.ds.view(), from.s.view(), from.h.view()}, saved, options.sum,
       detail::row_norm_options(options.norm), {to.dx, to.dh, to.dlambda, to.dbias}, {{}, to.dgamma, {}}, context);
 }
 
