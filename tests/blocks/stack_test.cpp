@@ -270,6 +270,46 @@ bool has_final_norm(Block last) {
   return Stack(std::move(blocks)).final_norm().has_value();
 }
 
+/// LayerNorm that counts the passes it takes together with a sum.
+struct CountingNorm : LayerNorm {
+  using LayerNorm::LayerNorm;
+  CountingNorm fresh() const { return CountingNorm(features); }
+  void add_forward_into(const evenkeel::detail::Addition<double>& sum, const TensorView<double>& s,
+                        const TensorView<double>& y, Saved* saved, const Context& context) const {
+    ++forwards;
+    LayerNorm::add_forward_into(sum, s, y, saved, context);
+  }
+  void add_backward_into(const TensorView<const double>& dy, const Saved& saved, const TensorView<const double>& ds,
+                         const evenkeel::detail::AdditionGradients<double>& to, const Context& context) {
+    ++backwards;
+    LayerNorm::add_backward_into(dy, saved, ds, to, context);
+  }
+  static inline int forwards = 0, backwards = 0;
+};
+
+TEST(StackSums, AreOnePassWithTheNormThatReadsThemNext) {
+  const CountingNorm norm(features);
+  const auto passes = [&](const auto& block, const Context& context = {}) {
+    evenkeel::Stack<CountingNorm, Sublayer> stack({block, block, block});
+    typename decltype(stack)::Saved saved;
+    Matrix y(rows, features), dx(rows, features);
+    CountingNorm::forwards = CountingNorm::backwards = 0;
+    stack.forward_into(random_matrix(1), y, context);
+    const int inference = CountingNorm::forwards;
+    const Matrix x = random_matrix(1);
+    stack.forward_into(x, y, saved, context);
+    EXPECT_EQ(CountingNorm::forwards, 2 * inference);
+    stack.backward_into(random_matrix(2), saved, dx);
+    return std::pair{inference, CountingNorm::backwards};
+  };
+  // Two sums are read by the next block's norm, one by the final norm; backward adds each norm's share to dy.
+  EXPECT_EQ(passes(PreNorm(norm, square())), std::pair(3, 3));
+  EXPECT_EQ(passes(PostNorm(norm, square())), std::pair(3, 3));
+  EXPECT_EQ(passes(evenkeel::PlainResidual<CountingNorm, Sublayer>(square())), std::pair(0, 0));
+  const std::vector<std::uint8_t> valid = {1, 1, 0, 1};
+  EXPECT_EQ(passes(PreNorm(norm, square()), {.mask = valid}), std::pair(0, 3)) << "a masked row enters as 0";
+}
+
 TEST(StackFinalNorm, IsThereByDefaultWhereTheLastBlockAddsANormalizedBranch) {
   const LayerNorm n(features);
   EXPECT_TRUE(has_final_norm(PreNorm(n, square())));

@@ -22,6 +22,8 @@ inline namespace EVENKEEL_ARCH {
 ///   Stack stack(std::move(blocks));
 /// @endcode
 ///
+/// Cost      a block's sum and the norm that reads it next, the next block's or the final one, are one pass over memory
+///           where there is no mask and the norm can (LayerNorm and RMSNorm; see FusesAddition). The bits are the same.
 /// Errors    throws std::invalid_argument for no blocks, and as Residual; std::logic_error for a backward without a
 ///           forward.
 template <Norm N, class F>
@@ -71,15 +73,20 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     const MutableView y = tensor_view(y_tensor);
     require_output(x, y);
     Scratch scratch("Stack::forward", context, workspace_bytes(x.shape()));
-    const MutableView streams[2] = {temporary(scratch, x), temporary(scratch, x)};
+    const MutableView streams[2] = {temporary(scratch, x), temporary(scratch, x)}, entered = temporary(scratch, x);
     const Context inner = scratch.rest(context);
     View stream = x;
+    Around<> around;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      const MutableView next = i + 1 == blocks_.size() && !final_norm_ ? y : streams[i % 2];
-      forward_block<X>(blocks_[i], stream, next, inner);
+      const bool is_last = i + 1 == blocks_.size();
+      around.next = norm_of_sum(i, context);
+      around.next_y = is_last ? y : entered;
+      const MutableView next = is_last && (!final_norm_ || around.next) ? y : streams[i % 2];
+      blocks_[i].template infer<X>(stream, next, inner, around);
+      around.entered = around.next ? std::optional(entered) : std::nullopt;
       stream = next;
     }
-    if (final_norm_) final_norm_->forward_into(stream, y, inner);
+    if (final_norm_ && !around.next) final_norm_->forward_into(stream, y, inner);
   }
 
   /// Training; `observer` is shown what each block does.
@@ -93,17 +100,21 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     saved.blocks_.resize(blocks_.size());
     saved.streams_.resize(blocks_.size());
     View stream = x;
+    const N* normalized_by = nullptr;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       saved.streams_[i].resize(static_cast<std::size_t>(x.size()));
       const MutableView next(saved.streams_[i].data(), x.shape(), x.order());
-      forward_block<X>(blocks_[i], stream, next, saved.blocks_[i], context, branch_viewer(observer, i));
+      auto around = around_block(observer, i, y, saved, context);
+      if (normalized_by) around.entered = Block::kept(saved.blocks_[i].entered_, x);
+      blocks_[i].template train<X>(stream, next, saved.blocks_[i], context, around);
       observer.on_stream(i, View(next));
       stream = next;
+      normalized_by = around.next;
     }
-    if (final_norm_) {
-      final_norm_->forward_into(stream, y, saved.final_, context);
-    } else {
+    if (!final_norm_) {
       detail::residual_add<Scalar>("Stack::forward", 1, stream, 0, {}, y);
+    } else if (!normalized_by) {
+      final_norm_->forward_into(stream, y, saved.final_, context);
     }
     saved.x_ = x;
   }
@@ -142,7 +153,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
   std::size_t workspace_bytes(const Shape& x) const {
     std::size_t inner = final_norm_ ? final_norm_->workspace_bytes(x) : 0;
     for (const Block& block : blocks_) inner = std::max(inner, block.workspace_bytes(x));
-    return 2 * Scratch::bytes<Scalar>(x.size()) + inner;
+    return 3 * Scratch::bytes<Scalar>(x.size()) + inner;
   }
 
   std::vector<Block>& blocks() noexcept { return blocks_; }
@@ -171,6 +182,8 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
  private:
   using View = TensorView<const Scalar>;
   using MutableView = TensorView<Scalar>;
+  template <class SeeBranch = detail::SeesNothing>
+  using Around = typename Block::template Around<SeeBranch>;
 
   static void require_output(const View& x, const MutableView& y) {
     require_same_shape("Stack::forward", "y", y.shape(), "x", x.shape());
@@ -179,6 +192,13 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
   }
   static MutableView temporary(Scratch& scratch, const View& like) {
     return {scratch.take<Scalar>(like.size()), like.shape(), like.order()};
+  }
+
+  /// The norm that reads the sum of block i next, if it goes along with the sum in one pass over memory.
+  const N* norm_of_sum(std::size_t i, const Context& context) const noexcept {
+    if (!FusesAddition<N> || blocks_[i].norms().trunk || context.mask.is_given()) return nullptr;
+    const std::optional<N>& next = i + 1 < blocks_.size() ? blocks_[i + 1].norms().in : final_norm_;
+    return next ? &*next : nullptr;
   }
 
   /// Where nobody looks, the same type as in a block alone: the block's forward is compiled once.
@@ -190,17 +210,18 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
       return [&observer, i](const View& branch) { observer.on_branch(i, branch); };
     }
   }
+  template <class Observer>
+  auto around_block(Observer& observer, std::size_t i, const MutableView& y, Saved& saved,
+                    const Context& context) const {
+    using Viewer = decltype(branch_viewer(observer, i));
+    const N* next = norm_of_sum(i, context);
+    if (!next) return Around<Viewer>{.see_branch = branch_viewer(observer, i)};
+    if (i + 1 == blocks_.size()) return Around<Viewer>{{}, next, y, &saved.final_, branch_viewer(observer, i)};
+    auto& behind = saved.blocks_[i + 1];
+    return Around<Viewer>{{}, next, Block::kept(behind.entered_, y), &behind.in_, branch_viewer(observer, i)};
+  }
 
   // Blocks see maps of the caller's kind of tensor, as a sublayer of the caller's expects them.
-  template <class X>
-  static void forward_block(const Block& block, const View& x, const MutableView& y, const Context& context) {
-    block.forward_into(TraitsOf<X>::map(x), y, context);
-  }
-  template <class X, class SeeBranch>
-  static void forward_block(Block& block, const View& x, const MutableView& y, typename Block::Saved& saved,
-                            const Context& context, const SeeBranch& see_branch) {
-    block.forward_into(TraitsOf<X>::map(x), y, saved, context, see_branch);
-  }
   template <class DY>
   static void backward_block(Block& block, const View& dy, const typename Block::Saved& saved, const MutableView& dx,
                              const Context& context) {

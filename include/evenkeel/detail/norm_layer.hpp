@@ -92,18 +92,10 @@ class NormLayer {
   /// The same into memory of the caller's, `add_to(dx)` to add; dx may be dy.
   template <class DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
-    if (saved.statistics_.is_empty()) {
-      raise_logic_error(Op::backward, "saved is empty, expected the Saved of a forward(x, saved) call");
-    }
-    RowNormGradients<Scalar> to{dx, {}, {}};
-    for (auto& [parameter, gradient] : {std::pair{&gamma_, &to.dgamma}, std::pair{&beta_, &to.dbeta}}) {
-      if (!parameter->is_absent())
-        *gradient = add_to(TensorView<P>(parameter->gradient_to_add_to(), parameter->shape()));
-    }
-    require_same_shape(Op::backward, "dy", tensor_view(dy).shape(), "the x that was saved", saved.x_.shape());
-    kind().differentiate(input_view<Scalar>(dy), saved.x_, saved.statistics_, to, context);
-    gamma_.commit_gradient();
-    beta_.commit_gradient();
+    backward_by(input_view<Scalar>(dy), saved, [&](const auto& view, RowNormGradients<Scalar> to) {
+      to.dx = dx;
+      kind().differentiate(view, saved.x_, saved.statistics_, to, context);
+    });
   }
 
   double eps() const noexcept { return eps_; }
@@ -121,7 +113,26 @@ class NormLayer {
  protected:
   explicit NormLayer(double eps) : eps_(eps) { require_eps(Op::name, eps); }
 
-  // For forwards of a kind's own: where statistics go, and the x that they are of.
+  /// differentiate(dy, gradients of the parameters to add to), between what every backward checks and does.
+  template <class Differentiate>
+  void backward_by(const TensorView<const Scalar>& dy, const Saved& saved, const Differentiate& differentiate) {
+    if (saved.statistics_.is_empty()) {
+      raise_logic_error(Op::backward, "saved is empty, expected the Saved of a forward(x, saved) call");
+    }
+    require_same_shape(Op::backward, "dy", dy.shape(), "the x that was saved", saved.x_.shape());
+    RowNormGradients<Scalar> to;
+    for (auto& [parameter, gradient] : {std::pair{&gamma_, &to.dgamma}, std::pair{&beta_, &to.dbeta}}) {
+      if (!parameter->is_absent())
+        *gradient = add_to(TensorView<P>(parameter->gradient_to_add_to(), parameter->shape()));
+    }
+    differentiate(dy, to);
+    gamma_.commit_gradient();
+    beta_.commit_gradient();
+  }
+
+  // For forwards and backwards of a kind's own: where statistics go, and the x that they are of.
+  static const NormStatistics<Scalar>& statistics_of(const Saved& saved) noexcept { return saved.statistics_; }
+  static const TensorView<const Scalar>& x_of(const Saved& saved) noexcept { return saved.x_; }
   static NormStatistics<Scalar>& statistics_of(Saved& saved) noexcept { return saved.statistics_; }
   static void keep_x(Saved& saved, const TensorView<const Scalar>& x) noexcept {
     saved.x_ = x;

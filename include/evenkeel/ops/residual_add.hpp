@@ -41,6 +41,13 @@ struct Addition {
   TensorView<const Scalar> h;
 };
 
+/// Where the gradients of s = alpha * x + lambda * d go: dx, and dd = lambda * ds, which may have no memory.
+template <class Scalar>
+struct AdditionGradients {
+  double alpha = 1, lambda = 1;
+  TensorGradient<Scalar> dx = {}, dd = {};
+};
+
 /// The elements whose last index is k; a view without memory stays one.
 template <class Scalar>
 TensorView<Scalar> last_slice(const TensorView<Scalar>& view, Index k) {

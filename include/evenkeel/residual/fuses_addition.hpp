@@ -13,10 +13,13 @@ inline namespace EVENKEEL_ARCH {
 /// bits are those of the sum and the norm one after the other.
 template <class N>
 concept FusesAddition = Norm<N> &&
-    requires(const N& norm, typename N::Saved* saved, const detail::Addition<typename N::Scalar>& sum,
-             TensorView<typename N::Scalar> s, const Context& context) {
+    requires(N& norm, const N& const_norm, typename N::Saved* saved, const detail::Addition<typename N::Scalar>& sum,
+             TensorView<typename N::Scalar> s, const detail::AdditionGradients<typename N::Scalar>& to,
+             const Context& context) {
   // Writes the sum to s, and y = N(s); training if there is a `saved`, else s may be y.
-  norm.add_forward_into(sum, s, s, saved, context);
+  const_norm.add_forward_into(sum, s, s, saved, context);
+  // From dy, and the gradient at s, where it went on.
+  norm.add_backward_into(s, *saved, s, to, context);
 };
 
 namespace detail {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,9 @@
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
+
+template <Norm N, class F>
+class Stack;
 
 /// The residual sublayer wrapper, one formula for every placement of the norm:
 ///
@@ -53,6 +57,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
 
    private:
     friend class Residual;
+    friend class Stack<N, F>;
     TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     typename N::Saved in_, branch_, skip_, trunk_;
     typename F::Saved sublayer_;
@@ -73,48 +78,14 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
-    const View x = const_view(x_tensor);
-    const MutableView y = tensor_view(y_tensor);
-    require_output(x, y, context);
-    Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
-    View entered = x;
-    if (changes_input(context)) {
-      const MutableView place = temporary(scratch, x);
-      enter_into(*this, x, place, nullptr, scratch.rest(context));
-      entered = place;
-    }
-    const MutableView returned = norms_.branch ? temporary(scratch, x) : y;
-    if constexpr (IntoSublayer<F, Scalar>) {
-      sublayer_.forward_into(entered, returned, scratch.rest(context));
-      leave_into(*this, x, returned, y, nullptr, scratch, context);
-    } else {
-      const OwnedOf<X> f =
-          detail::forward_of(sublayer_, TraitsOf<X>::map(entered), context_of_sublayer(scratch, context));
-      leave_into(*this, x, require_returned(const_view(f), x), y, nullptr, scratch, context);
-    }
+  void forward_into(const X& x, Y&& y, const Context& context = {}) const {
+    infer<X>(const_view(x), tensor_view(y), context, {});
   }
 
   /// Training; see_branch(view) is shown N_branch(F(N_in(x))) before it is multiplied by lambda and added.
   template <Tensor X, Tensor Y, class SeeBranch = detail::SeesNothing>
-  void forward_into(const X& x_tensor, Y&& y_tensor, Saved& saved, const Context& context = {},
-                    const SeeBranch& see_branch = {}) {
-    const View x = const_view(x_tensor);
-    const MutableView y = tensor_view(y_tensor);
-    require_output(x, y, context);
-    Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
-    saved.x_ = {};
-    const View entered = enter_view(x, saved, scratch.rest(context));
-    const MutableView returned = place_of_returned(x, y, saved);
-    if constexpr (IntoSublayer<F, Scalar>) {
-      sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
-      leave_into(*this, x, returned, y, &saved, scratch, context, see_branch);
-    } else {
-      const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
-                                              context_of_sublayer(scratch, context));
-      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context, see_branch);
-    }
-    saved.x_ = x;
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}, const SeeBranch& see_branch = {}) {
+    train<X>(const_view(x), tensor_view(y), saved, context, Around<SeeBranch>{.see_branch = see_branch});
   }
 
   template <Tensor DY>
@@ -123,16 +94,17 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     const View dy = const_view(dy_tensor);
     require_backward(dy, saved, dx);
     Scratch scratch("Residual::backward", context, workspace_bytes(dy.shape()));
-    const MutableView df = temporary(scratch, dy);
-    leave_backward_into(dy, saved, df, dx, scratch, context);
+    const std::optional<View> skip = hands_on(dx) ? std::optional(dy) : std::nullopt;
+    const View df =
+        leave_backward_into(dy, saved, temporary(scratch, dy), skip ? TensorGradient<Scalar>() : dx, scratch, context);
     if constexpr (IntoSublayer<F, Scalar>) {
       const MutableView da = temporary(scratch, dy);
       sublayer_.backward_into(df, saved.sublayer_, da, scratch.rest(context));
-      enter_backward_into(da, saved, dx, scratch, context);
+      enter_backward_into(da, saved, skip, dx, scratch, context);
     } else {
       const OwnedOf<DY> da =
           detail::backward_of(sublayer_, TraitsOf<DY>::map(df), saved.sublayer_, context_of_sublayer(scratch, context));
-      enter_backward_into(require_returned(const_view(da), dy), saved, dx, scratch, context);
+      enter_backward_into(require_returned(const_view(da), dy), saved, skip, dx, scratch, context);
     }
   }
 
@@ -147,7 +119,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   template <Tensor X>
   ConstMapOf<X> enter(const X& x, Saved& saved, const Context& context = {}) {
     const View view = const_view(x);
-    const View entered = enter_view(view, saved, context);
+    const View entered = enter_view(view, saved, context, {});
     saved.x_ = view;
     return TraitsOf<X>::map(entered);
   }
@@ -160,7 +132,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     settings_.lambda.require_fits("Residual::leave", returned.shape());
     detail::require_row_mask("Residual::leave", "mask", context.mask, returned.shape());
     Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
-    leave_into(*this, const_view(x), returned, tensor_view(y), nullptr, scratch, context);
+    leave_into(*this, const_view(x), returned, tensor_view(y), nullptr, scratch, context, Around());
     return y;
   }
   /// The same in training.
@@ -171,7 +143,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     settings_.lambda.require_fits("Residual::leave", returned.shape());
     detail::require_row_mask("Residual::leave", "mask", context.mask, returned.shape());
     Scratch scratch("Residual::leave", context, workspace_bytes(returned.shape()));
-    leave_into(*this, const_view(x), returned, tensor_view(y), &saved, scratch, context);
+    leave_into(*this, const_view(x), returned, tensor_view(y), &saved, scratch, context, Around());
     return y;
   }
 
@@ -182,7 +154,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     require_backward(const_view(dy), saved, dx);
     auto df = make_like(dy);
     Scratch scratch("Residual::leave_backward", context, workspace_bytes(const_view(dy).shape()));
-    leave_backward_into(const_view(dy), saved, tensor_view(df), dx, scratch, context);
+    const MutableView place = tensor_view(df);
+    const View at_branch = leave_backward_into(const_view(dy), saved, place, dx, scratch, context);
+    if (at_branch.data() != place.data()) scale(1, at_branch, place);
     return df;
   }
   /// The mirror of enter: adds to dx the branch's share, from the gradient at what F has received.
@@ -190,7 +164,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   void enter_backward(const DA& da, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
     require_backward(const_view(da), saved, dx);
     Scratch scratch("Residual::enter_backward", context, workspace_bytes(const_view(da).shape()));
-    enter_backward_into(const_view(da), saved, dx, scratch, context);
+    enter_backward_into(const_view(da), saved, {}, dx, scratch, context);
   }
 
   /// Bytes of workspace with which forward_into and backward_into allocate nothing themselves, for x of this shape.
@@ -224,8 +198,19 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
 
  private:
+  friend class Stack<N, F>;
   using View = TensorView<const Scalar>;
   using MutableView = TensorView<Scalar>;
+
+  /// What stands around a block: who looks at its branch and, in a stack, the norms on both sides of a sum.
+  template <class SeeBranch = detail::SeesNothing>
+  struct Around {
+    std::optional<MutableView> entered = {};  // N_in(x), if the block before has computed it with its sum
+    const N* next = nullptr;                  // the norm that reads this block's sum next, and goes along with it
+    MutableView next_y = {};                  // where it writes
+    typename N::Saved* next_saved = nullptr;
+    SeeBranch see_branch = {};
+  };
 
   /// Of one call: inference takes N_in(x), F(x), N_skip(x) and the sum; backward df, da, the gradient of the sum, and
   /// that of N_in(x).
@@ -240,6 +225,46 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     visit(self.settings_.lambda, prefix + "lambda");
     if (norms.skip) visit(*norms.skip, prefix + "norm_skip.");
     if (norms.trunk) visit(*norms.trunk, prefix + "norm_trunk.");
+  }
+
+  /// x and the tensors that F takes and returns are of X's kind.
+  template <class X>
+  void infer(const View& x, const MutableView& y, const Context& context, const Around<>& around) const {
+    require_output(x, y, context);
+    Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
+    View entered = x;
+    if (changes_input(context)) {
+      const MutableView place = around.entered ? *around.entered : temporary(scratch, x);
+      enter_into(*this, x, place, nullptr, scratch.rest(context), around.entered.has_value());
+      entered = place;
+    }
+    const MutableView returned = norms_.branch ? temporary(scratch, x) : y;
+    if constexpr (IntoSublayer<F, Scalar>) {
+      sublayer_.forward_into(entered, returned, scratch.rest(context));
+      leave_into(*this, x, returned, y, nullptr, scratch, context, around);
+    } else {
+      const OwnedOf<X> f =
+          detail::forward_of(sublayer_, TraitsOf<X>::map(entered), context_of_sublayer(scratch, context));
+      leave_into(*this, x, require_returned(const_view(f), x), y, nullptr, scratch, context, around);
+    }
+  }
+  template <class X, class SeeBranch>
+  void train(const View& x, const MutableView& y, Saved& saved, const Context& context,
+             const Around<SeeBranch>& around) {
+    require_output(x, y, context);
+    Scratch scratch("Residual::forward", context, workspace_bytes(x.shape()));
+    saved.x_ = {};
+    const View entered = enter_view(x, saved, scratch.rest(context), around.entered.has_value());
+    const MutableView returned = place_of_returned(x, y, saved);
+    if constexpr (IntoSublayer<F, Scalar>) {
+      sublayer_.forward_into(entered, returned, saved.sublayer_, scratch.rest(context));
+      leave_into(*this, x, returned, y, &saved, scratch, context, around);
+    } else {
+      const OwnedOf<X> f = detail::forward_of(sublayer_, TraitsOf<X>::map(entered), saved.sublayer_,
+                                              context_of_sublayer(scratch, context));
+      leave_into(*this, x, require_returned(const_view(f), x), y, &saved, scratch, context, around);
+    }
+    saved.x_ = x;
   }
 
   void require_output(const View& x, const MutableView& y, const Context& context) const {
@@ -272,19 +297,23 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     return norms_.in || settings_.in_scale != 1 || context.mask.is_given();
   }
 
-  View enter_view(const View& x, Saved& saved, const Context& context) {
+  View enter_view(const View& x, Saved& saved, const Context& context, bool is_normalized) {
     if (!changes_input(context)) return saved.mask_.keep({}, x);
     const MutableView entered = kept(saved.entered_, x);
-    enter_into(*this, x, entered, &saved, context);
+    enter_into(*this, x, entered, &saved, context, is_normalized);
     return entered;
   }
+  /// N_in(x), which may be there already, times its factor.
   template <class Self>
-  static void enter_into(Self& self, View x, const MutableView& entered, Saved* saved, const Context& context) {
+  static void enter_into(Self& self, View x, const MutableView& entered, Saved* saved, const Context& context,
+                         bool is_normalized = false) {
     detail::require_row_mask("Residual::enter", "mask", context.mask, x.shape());
     if (saved) x = saved->mask_.keep(context.mask, x);
     if (!saved && context.mask.is_given()) x = detail::copy_valid_rows(context.mask, x, entered);
     const double factor = self.settings_.in_scale;
-    if (self.norms_.in) detail::apply_norm(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
+    if (self.norms_.in && !is_normalized) {
+      detail::apply_norm(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
+    }
     if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
   }
 
@@ -323,9 +352,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   }
 
   /// f may be y or, in training, what `saved` keeps of it.
-  template <class Self, class SeeBranch = detail::SeesNothing>
+  template <class Self, class SeeBranch>
   static void leave_into(Self& self, const View& x, const View& f, const MutableView& y, Saved* saved, Scratch& scratch,
-                         const Context& context, const SeeBranch& see_branch = {}) {
+                         const Context& context, const Around<SeeBranch>& around) {
     auto& norms = self.norms_;
     const auto& settings = self.settings_;
     const MutableView sum = !norms.trunk || (!saved && FusesAddition<N>) ? y
@@ -333,21 +362,61 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                                                                          : temporary(scratch, x);
     const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added_, x) : sum;
     const View branch = branch_into(self, f, added, saved, scratch.rest(context));
-    see_branch(branch);
+    around.see_branch(branch);
     View skip = x;
     if (norms.skip) {
       const MutableView normalized = temporary(scratch, x);
       detail::apply_norm(*norms.skip, x, normalized, saved ? &saved->skip_ : nullptr, scratch.rest(context));
       skip = normalized;
     }
-    detail::add_and_normalize(norms.trunk, {settings.alpha, skip, settings.lambda.factor(), branch}, sum, y,
-                              saved ? &saved->trunk_ : nullptr, scratch.rest(context));
+    const detail::Addition<Scalar> addition{settings.alpha, skip, settings.lambda.factor(), branch};
+    if constexpr (FusesAddition<N>) {
+      if (around.next) {
+        return around.next->add_forward_into(addition, y, around.next_y, around.next_saved, scratch.rest(context));
+      }
+    }
+    detail::add_and_normalize(norms.trunk, addition, sum, y, saved ? &saved->trunk_ : nullptr, scratch.rest(context));
   }
 
-  void leave_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,
+  /// Whether the gradient at y is the skip path's share of dx as it is, so that enter_backward_into can add to it.
+  bool hands_on(const TensorGradient<Scalar>& dx) const noexcept {
+    return dx.is_wanted() && !dx.adds() && !norms_.trunk && !norms_.skip && settings_.alpha == 1 &&
+           (FusesAddition<N> || !norms_.in);
+  }
+
+  /// The gradient at what F has returned: dy itself, or what is written to df.
+  View leave_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,
                            Scratch& scratch, const Context& context) {
+    View at_branch = sum_backward_into(dy, saved, df, dx, scratch, context);
+    if (saved.mask_.view().is_given()) {
+      if (at_branch.data() != df.data()) scale(1, at_branch, df);
+      detail::zero_invalid_rows(saved.mask_.view(), df);
+      at_branch = df;
+    }
+    if (settings_.drop) {
+      settings_.drop->backward_into(at_branch, saved.drop_, df, context);
+      at_branch = df;
+    }
+    if (norms_.branch) {
+      norms_.branch->backward_into(at_branch, saved.branch_, df, scratch.rest(context));
+      at_branch = df;
+    }
+    return at_branch;
+  }
+
+  /// Of y = N_trunk(alpha * N_skip(x) + lambda * d): the gradient at d, dy itself or what is written to df, and dx.
+  View sum_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,
+                         Scratch& scratch, const Context& context) {
+    const auto& lambda = settings_.lambda;
     View dsum = dy;
     if (norms_.trunk) {
+      if constexpr (FusesAddition<N>) {
+        if (!norms_.skip && !lambda.is_learned()) {
+          norms_.trunk->add_backward_into(dy, saved.trunk_, {}, {settings_.alpha, lambda.initial(), dx, df},
+                                          scratch.rest(context));
+          return df;
+        }
+      }
       const MutableView place = temporary(scratch, dy);
       norms_.trunk->backward_into(dy, saved.trunk_, place, scratch.rest(context));
       dsum = place;
@@ -361,25 +430,29 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     }
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
-    detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
-    detail::zero_invalid_rows(saved.mask_.view(), df);
-    if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
-    if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
+    if (!lambda.is_learned() && lambda.initial() == 1) return dsum;
+    detail::residual_add<Scalar>("Residual::backward", 0, {}, lambda.factor(), dsum, df);
+    return df;
   }
 
-  void enter_backward_into(View da, const Saved& saved, const TensorGradient<Scalar>& dx, Scratch& scratch,
-                           const Context& context) {
+  /// Adds the branch's share to dx, or writes dx = skip + that share.
+  void enter_backward_into(View da, const Saved& saved, const std::optional<View>& skip,
+                           const TensorGradient<Scalar>& dx, Scratch& scratch, const Context& context) {
     if ((norms_.in && settings_.in_scale != 1) || saved.mask_.view().is_given()) {
       const MutableView scaled = temporary(scratch, da);
       scale(norms_.in ? settings_.in_scale : 1, da, scaled);
       detail::zero_invalid_rows(saved.mask_.view(), scaled);
       da = scaled;
     }
-    if (norms_.in) {
-      norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, scratch.rest(context));
-    } else if (dx.is_wanted()) {
-      detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), settings_.in_scale, da, dx.view());
+    if (!norms_.in) {
+      if (!dx.is_wanted()) return;
+      const View before = skip ? *skip : View(dx.view());
+      return detail::residual_add<Scalar>("Residual::backward", 1, before, settings_.in_scale, da, dx.view());
     }
+    if constexpr (FusesAddition<N>) {
+      if (skip) return norms_.in->add_backward_into(da, saved.in_, *skip, {.dx = dx}, scratch.rest(context));
+    }
+    norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, scratch.rest(context));
   }
 
   F sublayer_;
