@@ -14,13 +14,18 @@
 #include <vector>
 
 #include "evenkeel/blocks/gpt2.hpp"
+#include "evenkeel/blocks/llama.hpp"
 #include "evenkeel/blocks/parallel_block.hpp"
 #include "evenkeel/blocks/plain_residual.hpp"
 #include "evenkeel/blocks/post_norm.hpp"
 #include "evenkeel/blocks/pre_norm.hpp"
 #include "evenkeel/blocks/stack.hpp"
 #include "evenkeel/blocks/two_norm_parallel_block.hpp"
+#include "evenkeel/layers/batch_norm.hpp"
+#include "evenkeel/layers/group_norm.hpp"
+#include "evenkeel/layers/instance_norm.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
+#include "evenkeel/layers/rms_norm.hpp"
 #include "evenkeel/ops/add_norm.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/random.hpp"
@@ -141,6 +146,38 @@ TEST(Allocation, IsCounted) {
   EXPECT_GT(allocations_of([&] { block.forward_into(b.x, b.y); }), 0) << "without a workspace";
 }
 
+/// Of x [4, 6, 10], as the norms of channels and of any axis take it.
+template <class Norm>
+void expect_no_allocation_in_norm(Norm norm, const Context& options = {}) {
+  const Shape shape{4, 6, 10};
+  const auto x = normal_vector<float>(240, 1), dy = normal_vector<float>(240, 2);
+  std::vector<float> y(240), dx(240);
+  const evenkeel::TensorView<const float> in(x.data(), shape), upstream(dy.data(), shape);
+  const evenkeel::TensorView<float> out(y.data(), shape), gradient(dx.data(), shape);
+  std::vector<std::byte> memory(norm.workspace_bytes(shape));
+  Context context = options;
+  context.workspace = memory;
+  EXPECT_EQ(allocations_of([&] { std::as_const(norm).forward_into(in, out, context); }), 0) << "inference";
+  typename Norm::Saved saved;
+  const auto train = [&] {
+    norm.forward_into(in, out, saved, context);
+    norm.backward_into(upstream, saved, gradient, context);
+  };
+  train();
+  EXPECT_EQ(allocations_of(train), 0) << "training";
+}
+
+TEST(Allocation, DoesNotHappenInNorms) {
+  expect_no_allocation_in_norm(evenkeel::LayerNorm<float>(10));
+  expect_no_allocation_in_norm(evenkeel::LayerNorm<float>(6, {.axis = 1}));
+  expect_no_allocation_in_norm(evenkeel::RMSNorm<float>(4, {.axis = 0}));
+  expect_no_allocation_in_norm(evenkeel::RMSNorm<float>({6, 10}));
+  expect_no_allocation_in_norm(evenkeel::BatchNorm<float>(6));
+  expect_no_allocation_in_norm(evenkeel::BatchNorm<float>(10, {.channel_axis = -1}));
+  expect_no_allocation_in_norm(evenkeel::GroupNorm<float>(2, 6));
+  expect_no_allocation_in_norm(evenkeel::InstanceNorm<float>(6));
+}
+
 TEST(Allocation, DoesNotHappenInFeedForward) { expect_no_allocation(randomized(FeedForward(d_model, d_ff))); }
 
 TEST(Allocation, DoesNotHappenInABlockWithAnyCombinationOfNorms) {
@@ -198,6 +235,8 @@ TEST(Allocation, DoesNotHappenInAStackOfMixedBlocks) {
 TEST(Allocation, DoesNotHappenInATransformerNorWhereItDecodes) {
   const auto stack = randomized(evenkeel::gpt2<float>({.layers = 2, .d_model = d_model, .num_heads = 4, .d_ff = d_ff}));
   expect_no_allocation(stack);
+  expect_no_allocation(randomized(
+      evenkeel::llama<float>({.layers = 1, .d_model = d_model, .num_heads = 4, .num_kv_heads = 2, .d_ff = d_ff})));
   evenkeel::KeyValueCache<float> cache(stack.cache_settings(8));
   Buffers b(3, stack);
   const std::vector<std::uint8_t> valid = {1, 1, 1};
