@@ -10,6 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// Which blocks of a Mix-LN stack are Post-Norm.
 struct MixLNOptions {
   double post_fraction = 0.25;   ///< of the layers, the first ones: Post-Norm; rounded down
   std::size_t layer_blocks = 1;  ///< blocks that make a layer: 2 where attention and feed-forward take turns

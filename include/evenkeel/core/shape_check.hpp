@@ -14,6 +14,7 @@ inline std::string has_shape(const char* name, const Shape& shape) {
   return std::string(name) + " has shape " + shape_string(shape);
 }
 
+/// "row-major" or "column-major"
 inline const char* order_string(StorageOrder order) noexcept {
   return order == StorageOrder::row_major ? "row-major" : "column-major";
 }

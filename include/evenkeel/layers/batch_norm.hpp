@@ -12,8 +12,9 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// How a BatchNorm normalizes, and what it keeps of each batch.
 struct BatchNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;                  ///< in units of x squared
   RunningAverage average = UpdateRate(0.1);  ///< or Decay(0.9), or CumulativeAverage()
   RunningVariance variance = RunningVariance::unbiased;
   bool with_gamma = true;

@@ -9,8 +9,9 @@ inline namespace EVENKEEL_ARCH {
 template <class Scalar>
 class InstanceNorm;
 
+/// How an InstanceNorm normalizes, and which parameters it has.
 struct InstanceNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   bool with_beta = true;
   int channel_axis = 1;  ///< negative: counted from the end; -1 is channels last

@@ -9,8 +9,9 @@ inline namespace EVENKEEL_ARCH {
 template <class Scalar, class ParameterScalar = Scalar>
 class LayerNorm;
 
+/// How a LayerNorm normalizes, and which parameters it has.
 struct LayerNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   bool with_beta = true;
   std::optional<Axes> axis = {};       ///< default: the last axes, as many as the normalized shape has
@@ -45,8 +46,7 @@ struct LayerNormLayerOp {
 ///
 /// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma, beta [normalized_shape].
 /// Errors    throws std::invalid_argument as layer_norm_into and layer_norm_backward do; std::logic_error for a
-/// backward
-///           without a forward.
+///           backward without a forward.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
 template <class Scalar, class ParameterScalar>
 class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::LayerNormLayerOp> {

@@ -9,8 +9,9 @@ inline namespace EVENKEEL_ARCH {
 template <class Scalar, class ParameterScalar = Scalar>
 class RMSNorm;
 
+/// How an RMSNorm normalizes, and which parameters it has.
 struct RMSNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   std::optional<Axes> axis = {};       ///< default: the last axes, as many as the normalized shape has
   bool gamma_around_zero = false;      ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)

@@ -27,6 +27,7 @@ struct DeepNormScales {
                          ///< those of queries and keys keep 1
 };
 
+/// Those of both halves of an encoder-decoder.
 struct DeepNormEncoderDecoderScales {
   DeepNormScales encoder, decoder;
 };

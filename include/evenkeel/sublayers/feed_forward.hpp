@@ -11,6 +11,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// What a FeedForward is made of.
 struct FeedForwardSettings {
   Activation activation = Activation::gelu;
   bool with_bias = true;

@@ -10,6 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// What a GatedFeedForward is made of.
 struct GatedFeedForwardSettings {
   Activation activation = Activation::silu;  ///< silu: SwiGLU; gelu or gelu_tanh: GEGLU; relu: ReGLU
   bool with_bias = false;

@@ -42,8 +42,7 @@ struct WeightRows {
 /// Rows `first` to `first + count` of a weight.
 ///
 /// Errors    throws std::invalid_argument if the weight has fewer than 2 axes, or not these rows; std::logic_error if
-/// it
-///           is mapped from const memory.
+///           it is mapped from const memory.
 template <class Scalar>
 WeightRows<Scalar> weight_rows(Parameter<Scalar>& weight, Index first, Index count) {
   const Shape& shape = weight.shape();

@@ -10,12 +10,13 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// The sizes of a KeyValueCache.
 struct KeyValueCacheSettings {
   Index layers = 1;        ///< attention layers that share the cache, each with a place of its own
   Index batch = 1;         ///< texts side by side
   Index capacity = 0;      ///< the most tokens of a text
   Index num_kv_heads = 1;  ///< as the attention has them
-  Index head_dim = 0;
+  Index head_dim = 0;      ///< the same
 };
 
 namespace detail {

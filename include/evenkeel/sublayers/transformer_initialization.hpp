@@ -33,6 +33,7 @@ template <class F>
 concept FeedForwardProjections = requires(F& f) {
   f.up().weight(), f.down().weight();
 };
+/// Either of the two.
 template <class F>
 concept TransformerProjections = AttentionProjections<F> || FeedForwardProjections<F>;
 

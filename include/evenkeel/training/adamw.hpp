@@ -9,6 +9,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// Rates and averages of AdamW; the defaults are those of torch.optim.AdamW.
 struct AdamWSettings {
   double learning_rate = 1e-3;
   double beta1 = 0.9;          ///< share of the past in the running mean of gradients

@@ -8,6 +8,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// Rates of SGD; the defaults are those of torch.optim.SGD.
 struct SGDSettings {
   double learning_rate = 1e-3;
   double momentum = 0;      ///< share of the past in the velocity; 0: none is kept
