@@ -68,9 +68,7 @@ class BatchNorm {
   explicit BatchNorm(Index channels, const BatchNormSettings& settings = {})
       : channels_(channels), settings_(settings) {
     require_eps("BatchNorm", settings.eps);
-    if (channels < 1) {
-      raise_invalid_argument("BatchNorm", "channels is " + std::to_string(channels) + ", expected at least 1");
-    }
+    require_at_least("BatchNorm", "channels", channels, 1);
     if (settings.freeze_statistics && !settings.track_statistics) {
       raise_invalid_argument("BatchNorm", "statistics are frozen but not tracked, expected tracked ones to freeze");
     }
@@ -205,10 +203,7 @@ class BatchNorm {
   ///
   /// Errors    throws std::invalid_argument if it is negative.
   void set_batches(std::int64_t batches) {
-    if (batches < 0) {
-      raise_invalid_argument("BatchNorm::set_batches",
-                             "batches is " + std::to_string(batches) + ", expected at least 0");
-    }
+    require_at_least("BatchNorm::set_batches", "batches", batches, 0);
     batches_ = batches;
   }
 

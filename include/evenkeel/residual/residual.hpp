@@ -66,8 +66,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
 
   explicit Residual(F sublayer, ResidualNorms<N> norms = {}, ResidualSettings<Scalar> settings = {})
       : sublayer_(std::move(sublayer)), norms_(std::move(norms)), settings_(std::move(settings)) {
-    detail::require_finite_factor("alpha", settings_.alpha);
-    detail::require_finite_factor("in_scale", settings_.in_scale);
+    require_finite("Residual", "alpha", settings_.alpha);
+    require_finite("Residual", "in_scale", settings_.in_scale);
   }
 
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
