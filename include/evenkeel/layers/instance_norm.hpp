@@ -6,9 +6,6 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar>
-class InstanceNorm;
-
 /// How an InstanceNorm normalizes, and which parameters it has.
 struct InstanceNormSettings {
   double eps = default_eps;  ///< in units of x squared
@@ -20,8 +17,6 @@ struct InstanceNormSettings {
 
 namespace detail {
 struct InstanceNormLayerOp {
-  template <class Scalar, class ParameterScalar>
-  using Layer = InstanceNorm<Scalar>;
   static constexpr const char* name = "InstanceNorm";
   static constexpr const char* forward = "InstanceNorm::forward";
   static constexpr const char* backward = "InstanceNorm::backward";
@@ -54,9 +49,8 @@ class InstanceNorm : public detail::GroupNormLayer<Scalar, detail::InstanceNormL
   explicit InstanceNorm(Index channels, const InstanceNormSettings& settings = {})
       : Kind(channels, channels, settings) {}
 
- private:
-  friend detail::NormLayer<Kind, Scalar, Scalar, detail::InstanceNormLayerOp>;
-  InstanceNorm make_fresh() const {
+  /// A norm with the same settings, and parameters as they start.
+  InstanceNorm fresh() const {
     return InstanceNorm(this->channels_, this->template current_settings<InstanceNormSettings>());
   }
 };

@@ -43,15 +43,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   using NormType = N;
   using SublayerType = F;
 
-  /// What a training forward keeps. It views x, which has to live unchanged until backward, and owns every intermediate
-  /// tensor once. Used again for the same shape it allocates nothing. Move-only.
-  class Saved {
-   public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
-   private:
+  /// What a training forward keeps. It views x, which has to live unchanged until backward (a temporary is moved in),
+  /// and owns every intermediate tensor once. Used again for the same shape it allocates nothing. Move-only.
+  class Saved : public detail::SavedBase {
     friend class Residual;
     TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
     typename N::Saved in_, branch_, skip_, trunk_;
