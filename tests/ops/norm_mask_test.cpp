@@ -192,7 +192,9 @@ TYPED_TEST(NormMask, GradientsAreAddedToWhereRowsAreValid) {
       constexpr int ulps = 8;  // of a rounding for each run; measured: 4.0
       EXPECT_TRUE(is_added_to(2, alone.dx, added.dx, ulps));
       EXPECT_TRUE(is_added_to(2, alone.dgamma, added.dgamma, ulps));
-      if (is_centred<TypeParam>) EXPECT_TRUE(is_added_to(2, alone.dbeta, added.dbeta, ulps));
+      if (is_centred<TypeParam>) {
+        EXPECT_TRUE(is_added_to(2, alone.dbeta, added.dbeta, ulps));
+      }
     }
   }
 }
