@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -22,6 +21,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
 #include "support/random.hpp"
+#include "support/workspace.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -208,6 +208,15 @@ TEST_P(StackOfMixedBlocks, BackwardTwiceAddsTheSameGradientsAgain) {
   EXPECT_EQ(parameter_gradients(stack), twice);
 }
 
+/// What took the temporary's memory since is not read for it.
+TEST_P(StackOfMixedBlocks, ATemporaryIsMovedIntoSaved) {
+  const Matrix y = expected.forward(x), dx = expected.backward(dy);
+  EXPECT_EQ(stack.forward(Matrix(x), saved), y);
+  const std::vector<Matrix> others(8, Matrix::Constant(rows, features, 7));
+  const Stack::Saved moved = std::move(saved);
+  EXPECT_EQ(stack.backward(dy, moved), dx);
+}
+
 TEST_P(StackOfMixedBlocks, ASavedCanBeMovedAndServesOneShapeAfterAnother) {
   for (const Index n : {4, 2, 7, 0, 1}) {
     const Matrix x_n = random_matrix(4, n), dy_n = random_matrix(5, n);
@@ -225,22 +234,6 @@ TEST_P(StackOfMixedBlocks, DxMayBeDy) {
   stack.backward_into(in_place, saved, in_place);
   EXPECT_EQ(in_place, dx);
 }
-
-/// `bytes` at an address that is `offset` behind the start of its memory, with a fence behind.
-class Workspace {
- public:
-  Workspace(std::size_t bytes, std::size_t offset)
-      : memory_(offset + bytes + fence, std::byte{0x5A}), offset_(offset) {}
-  Context context() { return {.workspace = std::span(memory_).subspan(offset_, memory_.size() - offset_ - fence)}; }
-  bool is_fence_intact() const {
-    return std::all_of(memory_.end() - fence, memory_.end(), [](std::byte b) { return b == std::byte{0x5A}; });
-  }
-
- private:
-  static constexpr std::size_t fence = 256;
-  std::vector<std::byte> memory_;
-  std::size_t offset_;
-};
 
 TEST_P(StackOfMixedBlocks, WorksInAWorkspaceOfTheSizeItNames) {
   const Matrix y = expected.forward(x), dx = expected.backward(dy);

@@ -125,11 +125,11 @@ TYPED_TEST(BatchNormError, ElementsAlongTheFastestAxesAreContiguous) {
 
 TYPED_TEST(BatchNormError, TheRatesAreShares) {
   EXPECT_EQ(error_text<std::invalid_argument>([] { UpdateRate(1.5); }),
-            "evenkeel::UpdateRate: rate is 1.500000, expected 0 to 1");
+            "evenkeel::UpdateRate: rate is 1.500000, expected a number from 0 to 1");
   EXPECT_EQ(error_text<std::invalid_argument>([] { Decay(-0.1); }),
-            "evenkeel::Decay: decay is -0.100000, expected 0 to 1");
+            "evenkeel::Decay: decay is -0.100000, expected a number from 0 to 1");
   EXPECT_EQ(error_text<std::invalid_argument>([] { Decay(std::numeric_limits<double>::quiet_NaN()); }),
-            "evenkeel::Decay: decay is nan, expected 0 to 1");
+            "evenkeel::Decay: decay is nan, expected a number from 0 to 1");
 }
 
 TYPED_TEST(BatchNormError, ACumulativeAverageCounts) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -17,6 +16,7 @@
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
 #include "support/random.hpp"
+#include "support/workspace.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -240,6 +240,19 @@ TYPED_TEST(ResidualHalves, DxMayBeDyOrIsRefused) {
   }
 }
 
+/// What took the temporary's memory since is not read for it.
+TYPED_TEST(ResidualHalves, ATemporaryIsMovedIntoSaved) {
+  using Tensor = std::remove_const_t<decltype(this->x)>;
+  for (int slots = 0; slots < 16; ++slots) {
+    auto block = random_block<TypeParam>(slots);
+    typename TestFixture::Saved saved, viewing;
+    block.forward(Tensor(this->x), saved);
+    const std::vector<Tensor> others(8, this->dy);
+    block.forward(this->x, viewing);
+    EXPECT_EQ(block.backward(this->dy, saved), block.backward(this->dy, viewing)) << slots;
+  }
+}
+
 TYPED_TEST(ResidualHalves, NeitherXNorDyChanges) {
   using T = typename TestFixture::Scalar;
   for (int slots = 0; slots < 16; ++slots) {
@@ -251,22 +264,6 @@ TYPED_TEST(ResidualHalves, NeitherXNorDyChanges) {
     EXPECT_EQ(this->dy, random_matrix<T>(2)) << slots;
   }
 }
-
-/// `bytes` at an address that is `offset` behind the start of its memory, with a fence behind.
-class Workspace {
- public:
-  Workspace(std::size_t bytes, std::size_t offset)
-      : memory_(offset + bytes + fence, std::byte{0x5A}), offset_(offset) {}
-  Context context() { return {.workspace = std::span(memory_).subspan(offset_, memory_.size() - offset_ - fence)}; }
-  bool is_fence_intact() const {
-    return std::all_of(memory_.end() - fence, memory_.end(), [](std::byte b) { return b == std::byte{0x5A}; });
-  }
-
- private:
-  static constexpr std::size_t fence = 256;
-  std::vector<std::byte> memory_;
-  std::size_t offset_;
-};
 
 TYPED_TEST(ResidualHalves, WorkInAWorkspaceOfTheSizeTheBlockNames) {
   using T = typename TestFixture::Scalar;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -15,6 +14,7 @@
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
+#include "support/workspace.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -134,21 +134,16 @@ TEST(FeedForwardTensors, TheDefaultIsTheExactGeluWithBias) {
   EXPECT_TRUE(near(f.forward(x), gelu.forward(x)));
 }
 
-/// `bytes` at an address that is `offset` behind the start of its memory, with a fence behind.
-class Workspace {
- public:
-  Workspace(std::size_t bytes, std::size_t offset)
-      : memory_(offset + bytes + fence, std::byte{0x5A}), offset_(offset) {}
-  Context context() { return {.workspace = std::span(memory_).subspan(offset_, memory_.size() - offset_ - fence)}; }
-  bool is_fence_intact() const {
-    return std::all_of(memory_.end() - fence, memory_.end(), [](std::byte b) { return b == std::byte{0x5A}; });
-  }
-
- private:
-  static constexpr std::size_t fence = 256;
-  std::vector<std::byte> memory_;
-  std::size_t offset_;
-};
+/// What took the temporary's memory since is not read for it.
+TEST(FeedForwardTensors, ATemporaryIsMovedIntoSaved) {
+  FeedForward f = random_feed_forward();
+  FeedForward::Saved saved, viewing;
+  const RowMatrix x = random_matrix(3, 4, 8), dy = random_matrix(3, 4, 9);
+  f.forward(RowMatrix(x), saved);
+  const std::vector<RowMatrix> others(8, dy);
+  f.forward(x, viewing);
+  EXPECT_TRUE(near(f.backward(dy, saved), f.backward(dy, viewing)));
+}
 
 TEST(FeedForwardTensors, WorksInAWorkspaceOfTheSizeItNamesAtAnyAddress) {
   FeedForward f = random_feed_forward(), other = f;

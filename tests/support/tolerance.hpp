@@ -115,6 +115,14 @@ testing::AssertionResult within_ulp(const Got& got, const Expected& expected, lo
   return within_ulp(got, expected, ulps, output_scale(expected));
 }
 
+/// Whether `sum` is what adding `part` to elements of `before` gives: gradients that are added to.
+template <class Got, class Part>
+testing::AssertionResult is_added_to(long double before, const Part& part, const Got& sum, long double ulps) {
+  std::vector<long double> expected(part.begin(), part.end());
+  for (long double& value : expected) value += before;
+  return within_ulp(sum, expected, ulps);
+}
+
 /// At most `tolerance` off, as an absolute number.
 template <class Got, class Expected>
 testing::AssertionResult within(const Got& got, const Expected& expected, long double tolerance) {

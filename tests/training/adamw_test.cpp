@@ -9,16 +9,13 @@
 #include <vector>
 
 #include "core/error_text.hpp"
-#include "support/random.hpp"
-#include "support/tolerance.hpp"
-#include "training/parameters.hpp"
+#include "training/optimizer_test.hpp"
 
 namespace evenkeel_test {
 namespace {
 
 using evenkeel::AdamW;
 using evenkeel::AdamWSettings;
-using Reals = std::vector<long double>;
 
 /// Algorithm 2 of Loshchilov and Hutter with eta = 1, its weight decay times the learning rate as in PyTorch.
 class AdamWOracle {
@@ -55,41 +52,18 @@ using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(AdamWOf, Scalars);
 
 TYPED_TEST(AdamWOf, TenStepsAreThoseOfLongDouble) {
-  const std::size_t size = 21;
   for (const AdamWSettings& settings :
        {AdamWSettings{},
         AdamWSettings{.learning_rate = 0.1, .beta1 = 0.7, .beta2 = 0.9, .eps = 0.05, .weight_decay = 0.5},
         AdamWSettings{.beta1 = 0, .beta2 = 0, .weight_decay = 0}}) {
-    const auto start = normal_vector<TypeParam>(size, 1);
-    AdamWOracle expected(settings, Reals(start.begin(), start.end()));
-    Parameters<TypeParam> model;
-    model.add("w", start);
-    AdamW<TypeParam> optimizer(settings);
-    for (int step = 1; step <= 10; ++step) {
-      const auto gradient = normal_vector<TypeParam>(size, 100 + static_cast<std::uint64_t>(step), 0.3);
-      const double factor = step < 5 ? step / 5.0 : 1;
-      model.set_gradient(0, gradient);
-      optimizer.step(model, factor);
-      expected.step(gradient, factor);
-      EXPECT_EQ(model.gradient(0), gradient) << "is kept";
-    }
-    EXPECT_TRUE(within_ulp(model.values(0), expected.w, 8)) << settings.learning_rate;  // measured: 3.7
+    SCOPED_TRACE(settings.learning_rate);
+    expect_ten_steps_of<AdamWOracle, TypeParam>(AdamW<TypeParam>(settings), 8);  // measured: 3.7
   }
 }
 
 /// torch.optim.AdamW's own sequence of operations, computed in double with Python.
 TEST(AdamW, ThreeStepsAreThoseOfPyTorch) {
-  const auto train = [](const AdamWSettings& settings) {
-    Parameters<double> model;
-    model.add("w", {1, -2, 0.5});
-    AdamW<double> optimizer(settings);
-    for (const std::vector<double>& gradient :
-         {std::vector{0.1, -0.2, 3.0}, std::vector{-0.4, 0.5, 0.0}, std::vector{0.25, 1.0, -1e-3}}) {
-      model.set_gradient(0, gradient);
-      optimizer.step(model);
-    }
-    return model.values(0);
-  };
+  const auto train = [](const AdamWSettings& settings) { return after_three_steps(AdamW<double>(settings)); };
   const std::vector<double> defaults = {0.9995679534515004, -2.000106752022981, 0.4977972248131823};
   EXPECT_TRUE(within(train({}), defaults, 1e-15));
   const std::vector<double> others = {0.8259842614440932, -1.7494219415647363, 0.23142503228417083};

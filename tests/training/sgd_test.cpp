@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "core/error_text.hpp"
-#include "support/random.hpp"
-#include "support/tolerance.hpp"
-#include "training/parameters.hpp"
+#include "training/optimizer_test.hpp"
 
 namespace evenkeel_test {
 namespace {
 
 using evenkeel::SGD;
 using evenkeel::SGDSettings;
-using Reals = std::vector<long double>;
 
 /// The algorithm in the documentation of torch.optim.SGD, without dampening.
 class SGDOracle {
@@ -54,41 +51,18 @@ using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(SGDOf, Scalars);
 
 TYPED_TEST(SGDOf, TenStepsAreThoseOfLongDouble) {
-  const std::size_t size = 21;
   for (const SGDSettings& settings :
        {SGDSettings{}, SGDSettings{.learning_rate = 0.1, .weight_decay = 0.25},
         SGDSettings{.learning_rate = 0.1, .momentum = 0.75, .weight_decay = 0.25},
         SGDSettings{.learning_rate = 0.1, .momentum = 0.75, .weight_decay = 0.25, .nesterov = true}}) {
-    const auto start = normal_vector<TypeParam>(size, 1);
-    SGDOracle expected(settings, Reals(start.begin(), start.end()));
-    Parameters<TypeParam> model;
-    model.add("w", start);
-    SGD<TypeParam> optimizer(settings);
-    for (int step = 1; step <= 10; ++step) {
-      const auto gradient = normal_vector<TypeParam>(size, 100 + static_cast<std::uint64_t>(step), 0.3);
-      const double factor = step < 5 ? step / 5.0 : 1;
-      model.set_gradient(0, gradient);
-      optimizer.step(model, factor);
-      expected.step(gradient, factor);
-      EXPECT_EQ(model.gradient(0), gradient) << "is kept";
-    }
-    EXPECT_TRUE(within_ulp(model.values(0), expected.w, 4)) << settings.momentum;  // measured: 2.1
+    SCOPED_TRACE(settings.momentum);
+    expect_ten_steps_of<SGDOracle, TypeParam>(SGD<TypeParam>(settings), 4);  // measured: 2.1
   }
 }
 
 /// torch.optim.SGD's own sequence of operations, computed in double with Python.
 TEST(SGD, ThreeStepsAreThoseOfPyTorch) {
-  const auto train = [](const SGDSettings& settings) {
-    Parameters<double> model;
-    model.add("w", {1, -2, 0.5});
-    SGD<double> optimizer(settings);
-    for (const std::vector<double>& gradient :
-         {std::vector{0.1, -0.2, 3.0}, std::vector{-0.4, 0.5, 0.0}, std::vector{0.25, 1.0, -1e-3}}) {
-      model.set_gradient(0, gradient);
-      optimizer.step(model);
-    }
-    return model.values(0);
-  };
+  const auto train = [](const SGDSettings& settings) { return after_three_steps(SGD<double>(settings)); };
   using Values = std::vector<double>;
   EXPECT_TRUE(within(train({.learning_rate = 0.1}), Values{1.005, -2.13, 0.2001}, 1e-15));
   EXPECT_TRUE(within(train({.learning_rate = 0.1, .momentum = 0.9}), Values{1.0239, -2.1408, -0.3129}, 1e-15));

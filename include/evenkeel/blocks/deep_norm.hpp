@@ -10,8 +10,9 @@ inline namespace EVENKEEL_ARCH {
 /// come from the number of layers: residual/scales.hpp.
 /// @code
 ///   const DeepNormScales scales = deepnorm_scales::decoder_only(24);
-///   DeepNorm block(LayerNorm<float>(256), FeedForward<float>(256, 1024), scales);  // weights: xavier,
-///   scales.init_gain
+///   FeedForward<float> f(256, 1024);
+///   init_deepnorm(f, seed, "blocks.0.sublayer.", scales.init_gain);
+///   DeepNorm block(LayerNorm<float>(256), f, scales);
 /// @endcode
 template <Norm N, class F>
 class DeepNorm : public Residual<N, F> {

@@ -9,6 +9,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// The sizes of a deep stack of the width of the 2017 Transformer, Transformer-base.
 struct DeepnetSettings {
   Index layers = 100;
   Index d_model = 512;

@@ -10,6 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// Which blocks of a Mix-LN stack are Post-Norm.
 struct MixLNOptions {
   double post_fraction = 0.25;   ///< of the layers, the first ones: Post-Norm; rounded down
   std::size_t layer_blocks = 1;  ///< blocks that make a layer: 2 where attention and feed-forward take turns
@@ -28,10 +29,7 @@ struct MixLNOptions {
 /// Source    Li et al. 2024, arXiv:2412.13795.
 template <Norm N, class F>
 std::vector<Residual<N, F>> mix_ln_blocks(const N& norm, std::vector<F> sublayers, const MixLNOptions& options = {}) {
-  if (!(options.post_fraction >= 0 && options.post_fraction <= 1)) {
-    raise_invalid_argument("mix_ln_blocks", "post_fraction is " + std::to_string(options.post_fraction) +
-                                                ", expected a number from 0 to 1");
-  }
+  require_share("mix_ln_blocks", "post_fraction", options.post_fraction);
   if (options.layer_blocks == 0 || sublayers.size() % options.layer_blocks != 0) {
     raise_invalid_argument("mix_ln_blocks", std::to_string(sublayers.size()) + " sublayers in layers of " +
                                                 std::to_string(options.layer_blocks) + ", expected whole layers");

@@ -32,14 +32,11 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
   using Scalar = typename N::Scalar;
   using Block = Residual<N, F>;
 
-  /// What a training forward keeps: a view of x, which has to live unchanged until backward, and for each block its
-  /// Saved and the stream that it leaves. Used again for the same shape it allocates nothing. Move-only.
-  class Saved {
+  /// What a training forward keeps: a view of x, which has to live unchanged until backward (a temporary is moved in),
+  /// and for each block its Saved and the stream that it leaves. Used again for the same shape it allocates nothing.
+  /// Move-only.
+  class Saved : public detail::SavedBase {
    public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
     /// The stream that block i has left, before the final norm; empty before a forward.
     TensorView<const Scalar> stream(std::size_t i) const {
       return i < streams_.size() ? TensorView<const Scalar>(streams_[i].data(), x_.shape(), x_.order())

@@ -9,6 +9,20 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+namespace detail {
+
+/// An axis of x, counted from the first.
+///
+/// Errors    throws std::invalid_argument if it is out of range.
+inline int resolve_axis(const char* where, const char* name, int axis, const Shape& x) {
+  if (axis >= -x.rank() && axis < x.rank()) return axis < 0 ? axis + x.rank() : axis;
+  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(axis) + ", expected " +
+                                    std::to_string(-x.rank()) + " to " + std::to_string(x.rank() - 1) + " (" +
+                                    has_shape("x", x) + ")");
+}
+
+}  // namespace detail
+
 /// Which axes are normalized together: one, `-1`, or several adjacent ones, `{-2, -1}`. Negative axes count from the
 /// end.
 class Axes {
@@ -38,9 +52,9 @@ class Axes {
   ///
   /// Errors    throws std::invalid_argument if an axis is out of range or the axes are not adjacent and ascending.
   int first(const char* where, const Shape& x) const {
-    const int first = resolve(where, axes_[0], x);
+    const int first = detail::resolve_axis(where, "axis", axes_[0], x);
     for (int k = 1; k < count_; ++k) {
-      const int axis = resolve(where, axes_[static_cast<std::size_t>(k)], x);
+      const int axis = detail::resolve_axis(where, "axis", axes_[static_cast<std::size_t>(k)], x);
       if (axis != first + k) {
         raise_invalid_argument(where, "axis " + std::to_string(axis) + " follows axis " +
                                           std::to_string(first + k - 1) + ", expected axis " +
@@ -52,12 +66,6 @@ class Axes {
   }
 
  private:
-  static int resolve(const char* where, int axis, const Shape& x) {
-    if (axis >= -x.rank() && axis < x.rank()) return axis < 0 ? axis + x.rank() : axis;
-    raise_invalid_argument(where, "axis is " + std::to_string(axis) + ", expected " + std::to_string(-x.rank()) +
-                                      " to " + std::to_string(x.rank() - 1) + " (" + has_shape("x", x) + ")");
-  }
-
   std::array<int, max_rank> axes_{};
   int count_;
 };

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "evenkeel/core/random.hpp"
 #include "evenkeel/core/shape.hpp"
+#include "evenkeel/core/value_check.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -32,9 +32,7 @@ class DropoutMask {
   DropoutMask() = default;
   DropoutMask(double p, RandomKey key, std::uint64_t step, DropoutKind kind = DropoutKind::per_element)
       : key_(key), step_(step), kind_(kind), p_(p) {
-    if (!(p >= 0 && p <= 1)) {
-      raise_invalid_argument("Dropout", "p is " + std::to_string(p) + ", expected a number from 0 to 1");
-    }
+    require_share("Dropout", "p", p);
     threshold_ = static_cast<std::uint64_t>(p * 0x1p32 + 0.5);
   }
 

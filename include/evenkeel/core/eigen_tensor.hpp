@@ -41,18 +41,21 @@ struct EigenTensorTraits {
 
 }  // namespace detail
 
+/// Sizes known when the program runs.
 template <class S, int Rank, int Options, class I>
 struct TensorTraits<Eigen::Tensor<S, Rank, Options, I>>
     : detail::EigenTensorTraits<Eigen::Tensor<S, Rank, Options, I>> {
   static constexpr bool owns_memory = true;
 };
 
+/// Sizes known to the compiler; what is returned is a Tensor.
 template <class S, class Sizes, int Options, class I>
 struct TensorTraits<Eigen::TensorFixedSize<S, Sizes, Options, I>>
     : detail::EigenTensorTraits<Eigen::TensorFixedSize<S, Sizes, Options, I>> {
   static constexpr bool owns_memory = true;
 };
 
+/// Memory of the caller's.
 template <class Plain, int Options, template <class> class MakePointer>
 struct TensorTraits<Eigen::TensorMap<Plain, Options, MakePointer>>
     : detail::EigenTensorTraits<Eigen::TensorMap<Plain, Options, MakePointer>> {

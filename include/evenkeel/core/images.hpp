@@ -16,22 +16,13 @@ struct ImageAxes {
 
 namespace detail {
 
-inline int resolve_axis(const char* where, const char* name, int axis, const Shape& x) {
-  if (axis >= -x.rank() && axis < x.rank()) return axis < 0 ? axis + x.rank() : axis;
-  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(axis) + ", expected " +
-                                    std::to_string(-x.rank()) + " to " + std::to_string(x.rank() - 1) + " (" +
-                                    has_shape("x", x) + ")");
-}
-
 /// Both axes, counted from the first.
 ///
 /// Errors    throws std::invalid_argument if x has fewer than 2 axes, an axis is out of range, or both are the same.
 inline ImageAxes resolve_image_axes(const char* where, const ImageAxes& axes, const Shape& x) {
   if (x.rank() < 2) {
     raise_invalid_argument(where, "x has " + std::to_string(x.rank()) + (x.rank() == 1 ? " axis" : " axes") +
-                                      ", expected at least 2, of examples and of "
-                                      "channels (" +
-                                      has_shape("x", x) + ")");
+                                      ", expected at least 2, of examples and of channels (" + has_shape("x", x) + ")");
   }
   const ImageAxes resolved{resolve_axis(where, "batch_axis", axes.batch, x),
                            resolve_axis(where, "channel_axis", axes.channel, x)};

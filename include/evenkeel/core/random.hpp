@@ -76,8 +76,9 @@ constexpr RandomKey random_key(std::uint64_t seed, std::string_view path) noexce
 /// Philox4x32-10: 128 random bits for each of 2^128 counters {low, high} of a key.
 ///
 /// Numerics  integers: the same bits everywhere. BigCrush finds nothing in it (paper); held to the known answers of
-/// Random123. Cost      20 multiplications of 32 bits. Source    Salmon, Moraes, Dror, Shaw 2011, "Parallel random
-/// numbers: as easy as 1, 2, 3".
+///           Random123.
+/// Cost      20 multiplications of 32 bits.
+/// Source    Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 constexpr RandomWords philox(RandomKey key, std::uint64_t low, std::uint64_t high = 0) noexcept {
   auto c0 = static_cast<std::uint32_t>(low), c1 = static_cast<std::uint32_t>(low >> 32);
   auto c2 = static_cast<std::uint32_t>(high), c3 = static_cast<std::uint32_t>(high >> 32);
@@ -97,9 +98,9 @@ constexpr double uniform_double(std::uint32_t high, std::uint32_t low) noexcept 
 /// Two independent numbers N(0, 1), by the transformation of Box and Muller; at most 8.6 in size.
 ///
 /// Numerics  in double, from 53 bits for the radius and as many for the angle. log, sqrt, sin and cos of a good
-/// standard
-///           library are right to 1 or 2 ulp of double, so that, rounded to float, the numbers of two platforms are
-///           equal but for the rare case next to the middle of two floats: they are within 1 ulp of float.
+///           standard library are right to 1 or 2 ulp of double, so that, rounded to float, the numbers of two
+///           platforms are equal but for the rare case next to the middle of two floats: they are within 1 ulp of
+///           float.
 /// Source    Box, Muller 1958, "A note on the generation of random normal deviates".
 inline std::array<double, 2> normal_pair(const RandomWords& words) noexcept {
   const double uniform = 1 - uniform_double(words[0], words[1]);  // (0, 1], exact

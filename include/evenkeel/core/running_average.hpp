@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
-#include "evenkeel/core/error.hpp"
+#include "evenkeel/core/value_check.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -15,7 +14,7 @@ inline namespace EVENKEEL_ARCH {
 /// Errors    throws std::invalid_argument unless it is from 0 to 1.
 class UpdateRate {
  public:
-  explicit UpdateRate(double rate);
+  explicit UpdateRate(double rate) : rate_(rate) { require_share("UpdateRate", "rate", rate); }
   double value() const noexcept { return rate_; }
 
  private:
@@ -29,7 +28,7 @@ class UpdateRate {
 /// Errors    throws std::invalid_argument unless it is from 0 to 1.
 class Decay {
  public:
-  explicit Decay(double decay);
+  explicit Decay(double decay) : decay_(decay) { require_share("Decay", "decay", decay); }
   double value() const noexcept { return decay_; }
 
  private:
@@ -72,16 +71,6 @@ class RunningAverage {
   Weights weights_;
   bool is_cumulative_ = false;
 };
-
-namespace detail {
-inline double require_share(const char* where, const char* name, double value) {
-  if (value >= 0 && value <= 1) return value;
-  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(value) + ", expected 0 to 1");
-}
-}  // namespace detail
-
-inline UpdateRate::UpdateRate(double rate) : rate_(detail::require_share("UpdateRate", "rate", rate)) {}
-inline Decay::Decay(double decay) : decay_(detail::require_share("Decay", "decay", decay)) {}
 
 }  // namespace EVENKEEL_ARCH
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// An extent, stride or position, in elements.
 using Index = std::ptrdiff_t;
 
 /// The most axes a tensor can have.

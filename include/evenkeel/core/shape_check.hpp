@@ -1,9 +1,9 @@
 #pragma once
 
-#include <limits>
 #include <string>
 
 #include "evenkeel/core/tensor_view.hpp"
+#include "evenkeel/core/value_check.hpp"
 
 /// Where shape errors start: each check names what was given and what was expected, before anything is written.
 namespace evenkeel {
@@ -14,6 +14,7 @@ inline std::string has_shape(const char* name, const Shape& shape) {
   return std::string(name) + " has shape " + shape_string(shape);
 }
 
+/// "row-major" or "column-major"
 inline const char* order_string(StorageOrder order) noexcept {
   return order == StorageOrder::row_major ? "row-major" : "column-major";
 }
@@ -38,11 +39,8 @@ void require_same_order(const char* where, const char* name, const TensorView<A>
                                     " is (copy into a tensor of that order first)");
 }
 
-/// Throws unless eps is a number, and not negative.
-inline void require_eps(const char* where, double eps) {
-  if (eps >= 0 && eps <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument(where, "eps is " + std::to_string(eps) + ", expected a finite number of at least 0");
-}
+/// Throws unless eps is a finite number, and not negative.
+inline void require_eps(const char* where, double eps) { require_not_negative(where, "eps", eps); }
 
 }  // namespace EVENKEEL_ARCH
 }  // namespace evenkeel

@@ -30,6 +30,7 @@ struct TensorTraits {
   using Owned = NoTensor;
 };
 
+/// A view is its own view, and owns nothing that could be made like it.
 template <class S>
 struct TensorTraits<TensorView<S>> {
   static constexpr bool is_tensor = true;

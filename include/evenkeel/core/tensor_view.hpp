@@ -7,6 +7,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// Which axis runs fastest in memory: the last (row-major) or the first (column-major).
 enum class StorageOrder { row_major, column_major };
 
 /// A tensor's memory as every operation sees it: where its elements are. Does not own them.

@@ -28,9 +28,7 @@ inline void require_attention_shapes(const char* where, Index d_model, const Sha
   require_same_shape(where, "y", y, "x", x);
   require_row_mask(where, "mask", context.mask, x);
   require_row_mask(where, "key_mask", context.key_mask, x);
-  if (context.position.value_or(0) < 0) {
-    raise_invalid_argument(where, "position is " + std::to_string(*context.position) + ", expected at least 0");
-  }
+  require_at_least(where, "position", context.position.value_or(0), 0);
 }
 
 inline void require_cache_size(const char* where, const char* name, Index size, Index expected) {
@@ -40,9 +38,7 @@ inline void require_cache_size(const char* where, const char* name, Index size, 
 }
 
 inline void require_layer(const char* where, const AnyKeyValueCache& cache, Index layer) {
-  if (layer < cache.settings().layers) return;
-  raise_invalid_argument(where, "layers of the cache is " + std::to_string(cache.settings().layers) +
-                                    ", expected at least " + std::to_string(layer + 1));
+  require_at_least(where, "layers of the cache", cache.settings().layers, layer + 1);
 }
 
 /// `needed` is the cache that would do: the layer of this attention is its last, and its capacity is full behind the

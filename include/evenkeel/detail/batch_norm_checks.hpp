@@ -70,9 +70,7 @@ void require_counter(const char* where, const RunningUpdate<Scalar>& update) {
   if (update.batches == nullptr && update.average.is_cumulative()) {
     raise_invalid_argument(where, "a cumulative average has no batches, expected a counter of them");
   }
-  if (update.batches != nullptr && *update.batches < 0) {
-    raise_invalid_argument(where, "batches is " + std::to_string(*update.batches) + ", expected at least 0");
-  }
+  if (update.batches) require_at_least(where, "batches", *update.batches, 0);
 }
 
 /// Throws unless running statistics can be updated.

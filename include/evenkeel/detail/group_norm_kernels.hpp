@@ -97,99 +97,55 @@ void set_extents(Args& args, GroupLayout layout, const Images<Scalar>& x, Index 
   args.parameter_column_step = per_segment ? 0 : 1;
 }
 
+/// What both kernels of lanes take alike, whose rows are segments.
+template <class Args, class Scalar>
+Args lane_args(const kernels::SegmentNormForward<Scalar>& a) noexcept {
+  Args args;
+  args.x = a.x, args.gamma = a.gamma, args.beta = a.beta, args.y = a.y, args.eps = a.eps;
+  args.mean = a.mean, args.mean_rest = a.mean_rest, args.rstd = a.rstd;
+  args.x_outer_stride = a.x_outer_stride, args.x_stride = a.x_segment_stride;
+  args.y_outer_stride = a.y_outer_stride, args.y_stride = a.y_segment_stride;
+  return args;
+}
+template <class Args, class Scalar>
+Args lane_args(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
+  Args args;
+  args.dy = a.dy, args.x = a.x, args.gamma = a.gamma, args.workspace = a.workspace;
+  args.mean = a.mean, args.mean_rest = a.mean_rest, args.rstd = a.rstd;
+  args.dx = a.dx, args.dgamma = a.dgamma, args.dbeta = a.dbeta;
+  args.add_dx = a.add_dx, args.add_dgamma = a.add_dgamma, args.add_dbeta = a.add_dbeta;
+  args.dy_outer_stride = a.dy_outer_stride, args.dy_stride = a.dy_segment_stride;
+  args.x_outer_stride = a.x_outer_stride, args.x_stride = a.x_segment_stride;
+  args.dx_outer_stride = a.dx_outer_stride, args.dx_stride = a.dx_segment_stride;
+  return args;
+}
+
 template <class Scalar>
 void normalize_lanes(const kernels::SegmentNormForward<Scalar>& a) noexcept {
-  kernels::lane_norm_forward<native, kernels::LayerNormRow>(
-      kernels::LaneNormForward<Scalar>{.x = a.x,
-                                       .gamma = a.gamma,
-                                       .beta = a.beta,
-                                       .y = a.y,
-                                       .mean = a.mean,
-                                       .mean_rest = a.mean_rest,
-                                       .rstd = a.rstd,
-                                       .outer = a.outer,
-                                       .length = a.segments,
-                                       .lanes = a.groups,
-                                       .x_outer_stride = a.x_outer_stride,
-                                       .x_stride = a.x_segment_stride,
-                                       .y_outer_stride = a.y_outer_stride,
-                                       .y_stride = a.y_segment_stride,
-                                       .parameters_per_lane = true,
-                                       .eps = a.eps});
+  auto args = lane_args<kernels::LaneNormForward<Scalar>>(a);
+  args.outer = a.outer, args.length = a.segments, args.lanes = a.groups, args.parameters_per_lane = true;
+  kernels::lane_norm_forward<native, kernels::LayerNormRow>(args);
+}
+template <class Scalar>
+void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
+  auto args = lane_args<kernels::LaneNormBackward<Scalar>>(a);
+  args.outer = a.outer, args.length = a.segments, args.lanes = a.groups, args.parameters_per_lane = true;
+  kernels::lane_norm_backward<native, kernels::LayerNormRow>(args);
 }
 
 template <class Scalar>
 void normalize_group_lanes(const kernels::SegmentNormForward<Scalar>& a, const kernels::LaneGroups& lanes,
                            void* workspace) noexcept {
-  kernels::group_lanes_forward<native>(kernels::GroupLanesForward<Scalar>{.x = a.x,
-                                                                          .y = a.y,
-                                                                          .gamma = a.gamma,
-                                                                          .beta = a.beta,
-                                                                          .mean = a.mean,
-                                                                          .mean_rest = a.mean_rest,
-                                                                          .rstd = a.rstd,
-                                                                          .lanes = lanes,
-                                                                          .outer = a.outer / lanes.examples,
-                                                                          .x_outer_stride = a.x_outer_stride,
-                                                                          .x_stride = a.x_segment_stride,
-                                                                          .y_outer_stride = a.y_outer_stride,
-                                                                          .y_stride = a.y_segment_stride,
-                                                                          .eps = a.eps,
-                                                                          .workspace = workspace});
+  auto args = lane_args<kernels::GroupLanesForward<Scalar>>(a);
+  args.lanes = lanes, args.outer = a.outer / lanes.examples, args.workspace = workspace;
+  kernels::group_lanes_forward<native>(args);
 }
-
 template <class Scalar>
 void differentiate_group_lanes(const kernels::SegmentNormBackward<Scalar>& a,
                                const kernels::LaneGroups& lanes) noexcept {
-  kernels::group_lanes_backward<native>(kernels::GroupLanesBackward<Scalar>{.dy = a.dy,
-                                                                            .x = a.x,
-                                                                            .gamma = a.gamma,
-                                                                            .mean = a.mean,
-                                                                            .mean_rest = a.mean_rest,
-                                                                            .rstd = a.rstd,
-                                                                            .dx = a.dx,
-                                                                            .dgamma = a.dgamma,
-                                                                            .dbeta = a.dbeta,
-                                                                            .add_dx = a.add_dx,
-                                                                            .add_dgamma = a.add_dgamma,
-                                                                            .add_dbeta = a.add_dbeta,
-                                                                            .lanes = lanes,
-                                                                            .outer = a.outer / lanes.examples,
-                                                                            .dy_outer_stride = a.dy_outer_stride,
-                                                                            .dy_stride = a.dy_segment_stride,
-                                                                            .x_outer_stride = a.x_outer_stride,
-                                                                            .x_stride = a.x_segment_stride,
-                                                                            .dx_outer_stride = a.dx_outer_stride,
-                                                                            .dx_stride = a.dx_segment_stride,
-                                                                            .workspace = a.workspace});
-}
-
-template <class Scalar>
-void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
-  kernels::lane_norm_backward<native, kernels::LayerNormRow>(
-      kernels::LaneNormBackward<Scalar>{.dy = a.dy,
-                                        .x = a.x,
-                                        .gamma = a.gamma,
-                                        .mean = a.mean,
-                                        .mean_rest = a.mean_rest,
-                                        .rstd = a.rstd,
-                                        .dx = a.dx,
-                                        .dgamma = a.dgamma,
-                                        .dbeta = a.dbeta,
-                                        .add_dx = a.add_dx,
-                                        .add_dgamma = a.add_dgamma,
-                                        .add_dbeta = a.add_dbeta,
-                                        .outer = a.outer,
-                                        .length = a.segments,
-                                        .lanes = a.groups,
-                                        .dy_outer_stride = a.dy_outer_stride,
-                                        .dy_stride = a.dy_segment_stride,
-                                        .x_outer_stride = a.x_outer_stride,
-                                        .x_stride = a.x_segment_stride,
-                                        .dx_outer_stride = a.dx_outer_stride,
-                                        .dx_stride = a.dx_segment_stride,
-                                        .parameters_per_lane = true,
-                                        .workspace = a.workspace});
+  auto args = lane_args<kernels::GroupLanesBackward<Scalar>>(a);
+  args.lanes = lanes, args.outer = a.outer / lanes.examples;
+  kernels::group_lanes_backward<native>(args);
 }
 
 /// Calls the kernel; `first` is the first group that there are statistics of in `args`.

@@ -36,9 +36,7 @@ class GroupNormLayer : public NormLayer<GroupNormLayer<S, Op>, S, S, Op> {
   template <class Settings>
   GroupNormLayer(Index groups, Index channels, const Settings& settings)
       : Base(settings.eps), groups_(groups), channels_(channels), axes_{settings.batch_axis, settings.channel_axis} {
-    if (channels < 1) {
-      raise_invalid_argument(Op::name, "channels is " + std::to_string(channels) + ", expected at least 1");
-    }
+    require_at_least(Op::name, "channels", channels, 1);
     require_groups(Op::name, groups, channels);
     if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(channels, Scalar(1));
     if (settings.with_beta) this->beta_ = Parameter<Scalar>(channels, Scalar(0));

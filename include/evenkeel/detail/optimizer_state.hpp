@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -13,19 +12,6 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
-
-/// Throws std::invalid_argument unless a setting of an optimizer is finite, and at least 0.
-inline void require_not_negative(const char* where, const char* name, double value) {
-  if (value >= 0 && value <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument(
-      where, std::string(name) + " is " + std::to_string(value) + ", expected a finite number of at least 0");
-}
-/// The same of a setting that is the share of the past in a running average.
-inline void require_share_of_past(const char* where, const char* name, double value) {
-  if (value >= 0 && value < 1) return;
-  raise_invalid_argument(where,
-                         std::string(name) + " is " + std::to_string(value) + ", expected at least 0 and below 1");
-}
 
 /// What an optimizer keeps of each parameter of one model, in the order of for_each_parameter: some arrays of the
 /// parameter's size, zero at first, and the number of its updates.

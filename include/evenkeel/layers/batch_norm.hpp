@@ -2,18 +2,19 @@
 
 #include <concepts>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include "evenkeel/core/parameter.hpp"
+#include "evenkeel/detail/norm_parameters.hpp"
 #include "evenkeel/ops/batch_norm.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// How a BatchNorm normalizes, and what it keeps of each batch.
 struct BatchNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;                  ///< in units of x squared
   RunningAverage average = UpdateRate(0.1);  ///< or Decay(0.9), or CumulativeAverage()
   RunningVariance variance = RunningVariance::unbiased;
   bool with_gamma = true;
@@ -42,65 +43,27 @@ struct BatchNormSettings {
 ///           backward without a forward, and for training with running statistics that are mapped from const memory.
 /// Source    Ioffe, Szegedy 2015, arXiv:1502.03167; agrees with torch.nn.BatchNorm1d, 2d and 3d.
 template <class S>
-class BatchNorm {
+class BatchNorm : public detail::NormParameters<S, S>, public detail::ReturningForms<BatchNorm<S>> {
  public:
   using Scalar = S;
   using Settings = BatchNormSettings;
-
-  /// What a training forward keeps for its backward: statistics, and a view of x, which has to live unchanged until
-  /// then, or x itself if it was moved in. Used again for as many channels it allocates nothing. Move-only.
-  class Saved {
-   public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
-    const BatchNormStatistics<Scalar>& statistics() const noexcept { return statistics_; }
-
-   private:
-    friend class BatchNorm;
-    TensorView<const Scalar> x_;
-    BatchNormStatistics<Scalar> statistics_;
-    std::shared_ptr<const void> moved_in_;
-  };
+  using Saved = detail::NormSaved<BatchNorm, S, BatchNormStatistics<S>>;
 
   explicit BatchNorm(Index channels, const BatchNormSettings& settings = {})
       : channels_(channels), settings_(settings) {
     require_eps("BatchNorm", settings.eps);
-    if (channels < 1) {
-      raise_invalid_argument("BatchNorm", "channels is " + std::to_string(channels) + ", expected at least 1");
-    }
+    require_at_least("BatchNorm", "channels", channels, 1);
     if (settings.freeze_statistics && !settings.track_statistics) {
       raise_invalid_argument("BatchNorm", "statistics are frozen but not tracked, expected tracked ones to freeze");
     }
-    if (settings.with_gamma) gamma_ = Parameter<Scalar>(channels, Scalar(1));
-    if (settings.with_beta) beta_ = Parameter<Scalar>(channels, Scalar(0));
+    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(channels, Scalar(1));
+    if (settings.with_beta) this->beta_ = Parameter<Scalar>(channels, Scalar(0));
     if (!settings.track_statistics) return;
     running_mean_ = Parameter<Scalar>(channels, Scalar(0));
     running_var_ = Parameter<Scalar>(channels, Scalar(1));
   }
 
-  /// Inference: a new tensor of x's scalar, rank and storage order. Nothing is kept, and many threads may call it at
-  /// once.
-  template <class X>
-  OwnedOf<X> forward(const X& x, const Context& context = {}) const {
-    auto y = make_like(x);
-    forward_into(x, y, context);
-    return y;
-  }
-
-  /// Training: `saved` keeps what backward takes, and the running statistics are updated.
-  template <class X>
-  OwnedOf<X> forward(X&& x, Saved& saved, const Context& context = {}) {
-    auto y = make_like(x);
-    forward_into(x, y, saved, context);
-    if constexpr (!std::is_reference_v<X> && !std::is_const_v<X> && TraitsOf<X>::owns_memory) {
-      const auto owned = std::make_shared<X>(std::move(x));
-      saved.x_ = const_view(*owned);
-      saved.moved_in_ = owned;
-    }
-    return y;
-  }
+  // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   /// Inference into memory of the caller's; y may be x.
   template <class X, class Y>
@@ -140,18 +103,9 @@ class BatchNorm {
       detail::batch_norm_training<Scalar>(forward_name, x, y, saved.statistics_, options(), update(), context);
     }
     saved.x_ = x;
-    saved.moved_in_.reset();
   }
 
-  /// The gradient at x. Adds to the parameters' gradients.
-  template <class DY>
-  OwnedOf<DY> backward(const DY& dy, const Saved& saved, const Context& context = {}) {
-    auto dx = make_like(dy);
-    backward_into(dy, saved, dx, context);
-    return dx;
-  }
-
-  /// The same into memory of the caller's, `add_to(dx)` to add; dx may be dy.
+  /// The gradient at x, `add_to(dx)` to add; dx may be dy. Adds to the parameters' gradients.
   template <class DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
     const char* where = "BatchNorm::backward";
@@ -160,14 +114,10 @@ class BatchNorm {
     }
     require_same_shape(where, "dy", tensor_view(dy).shape(), "the x that was saved", saved.x_.shape());
     BatchNormGradients<Scalar> to{dx, {}, {}};
-    for (auto& [parameter, gradient] : {std::pair{&gamma_, &to.dgamma}, std::pair{&beta_, &to.dbeta}}) {
-      if (parameter->is_absent()) continue;
-      *gradient = add_to(TensorView<Scalar>(parameter->gradient_to_add_to(), parameter->shape()));
-    }
+    this->add_to_gradients(to);
     detail::batch_norm_backward<Scalar>(where, input_view<Scalar>(dy), saved.x_, saved.statistics_, options(), to,
                                         context);
-    gamma_.commit_gradient();
-    beta_.commit_gradient();
+    this->commit_gradients();
   }
 
   /// Bytes of workspace with which forward_into and backward_into allocate nothing for x of this shape.
@@ -187,10 +137,10 @@ class BatchNorm {
   double eps() const noexcept { return settings_.eps; }
   const BatchNormSettings& settings() const noexcept { return settings_; }
 
-  Parameter<Scalar>& gamma() noexcept { return gamma_; }
-  Parameter<Scalar>& beta() noexcept { return beta_; }
-  const Parameter<Scalar>& gamma() const noexcept { return gamma_; }
-  const Parameter<Scalar>& beta() const noexcept { return beta_; }
+  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
+  Parameter<Scalar>& beta() noexcept { return this->beta_; }
+  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
+  const Parameter<Scalar>& beta() const noexcept { return this->beta_; }
 
   /// Not learned: no gradient, and not among the parameters. Load or map them as parameters are. Absent if not tracked.
   Parameter<Scalar>& running_mean() noexcept { return running_mean_; }
@@ -204,10 +154,7 @@ class BatchNorm {
   ///
   /// Errors    throws std::invalid_argument if it is negative.
   void set_batches(std::int64_t batches) {
-    if (batches < 0) {
-      raise_invalid_argument("BatchNorm::set_batches",
-                             "batches is " + std::to_string(batches) + ", expected at least 0");
-    }
+    require_at_least("BatchNorm::set_batches", "batches", batches, 0);
     batches_ = batches;
   }
 
@@ -220,18 +167,13 @@ class BatchNorm {
   }
   /// gamma, beta, eps and the channel axis, as operations take them.
   BatchNormOptions<Scalar> options() const {
-    return {view_of(gamma_), view_of(beta_), settings_.eps, settings_.channel_axis, settings_.allow_one_value};
+    return {this->option(this->gamma_), this->option(this->beta_), settings_.eps, settings_.channel_axis,
+            settings_.allow_one_value};
   }
 
   /// A norm with the same settings, and parameters and running statistics as they start.
   BatchNorm fresh() const { return BatchNorm(channels_, settings_); }
 
-  /// See for_each_parameter.
-  template <class Self, class Visit>
-  static void visit_parameters(Self& self, Visit& visit, const std::string& prefix) {
-    if (!self.gamma_.is_absent()) visit(prefix + "gamma", self.gamma_);
-    if (!self.beta_.is_absent()) visit(prefix + "beta", self.beta_);
-  }
   /// See for_each_buffer.
   template <class Self, class Visit>
   static void visit_buffers(Self& self, Visit& visit, const std::string& prefix) {
@@ -243,9 +185,6 @@ class BatchNorm {
  private:
   static constexpr const char* forward_name = "BatchNorm::forward";
 
-  static ParameterView<Scalar> view_of(const Parameter<Scalar>& parameter) {
-    return parameter.is_absent() ? ParameterView<Scalar>() : ParameterView<Scalar>(parameter.view());
-  }
   RunningStatistics<Scalar> running() const { return {running_mean_.view(), running_var_.view()}; }
   RunningUpdate<Scalar> update() {
     RunningUpdate<Scalar> update{.average = settings_.average, .variance = settings_.variance, .batches = &batches_};
@@ -278,7 +217,7 @@ class BatchNorm {
 
   Index channels_;
   BatchNormSettings settings_;
-  Parameter<Scalar> gamma_, beta_, running_mean_, running_var_;
+  Parameter<Scalar> running_mean_, running_var_;
   std::int64_t batches_ = 0;
 };
 

@@ -6,11 +6,9 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar>
-class GroupNorm;
-
+/// How a GroupNorm normalizes, and which parameters it has.
 struct GroupNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   bool with_beta = true;
   int channel_axis = 1;  ///< negative: counted from the end; -1 is channels last
@@ -19,8 +17,6 @@ struct GroupNormSettings {
 
 namespace detail {
 struct GroupNormLayerOp {
-  template <class Scalar, class ParameterScalar>
-  using Layer = GroupNorm<Scalar>;
   static constexpr const char* name = "GroupNorm";
   static constexpr const char* forward = "GroupNorm::forward";
   static constexpr const char* backward = "GroupNorm::backward";
@@ -54,9 +50,8 @@ class GroupNorm : public detail::GroupNormLayer<Scalar, detail::GroupNormLayerOp
 
   Index groups() const noexcept { return this->groups_; }
 
- private:
-  friend detail::NormLayer<Kind, Scalar, Scalar, detail::GroupNormLayerOp>;
-  GroupNorm make_fresh() const {
+  /// A norm with the same settings, and parameters as they start.
+  GroupNorm fresh() const {
     return GroupNorm(this->groups_, this->channels_, this->template current_settings<GroupNormSettings>());
   }
 };

@@ -6,11 +6,9 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar>
-class InstanceNorm;
-
+/// How an InstanceNorm normalizes, and which parameters it has.
 struct InstanceNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   bool with_beta = true;
   int channel_axis = 1;  ///< negative: counted from the end; -1 is channels last
@@ -19,8 +17,6 @@ struct InstanceNormSettings {
 
 namespace detail {
 struct InstanceNormLayerOp {
-  template <class Scalar, class ParameterScalar>
-  using Layer = InstanceNorm<Scalar>;
   static constexpr const char* name = "InstanceNorm";
   static constexpr const char* forward = "InstanceNorm::forward";
   static constexpr const char* backward = "InstanceNorm::backward";
@@ -53,9 +49,8 @@ class InstanceNorm : public detail::GroupNormLayer<Scalar, detail::InstanceNormL
   explicit InstanceNorm(Index channels, const InstanceNormSettings& settings = {})
       : Kind(channels, channels, settings) {}
 
- private:
-  friend detail::NormLayer<Kind, Scalar, Scalar, detail::InstanceNormLayerOp>;
-  InstanceNorm make_fresh() const {
+  /// A norm with the same settings, and parameters as they start.
+  InstanceNorm fresh() const {
     return InstanceNorm(this->channels_, this->template current_settings<InstanceNormSettings>());
   }
 };

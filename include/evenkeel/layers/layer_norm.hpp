@@ -6,11 +6,9 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar, class ParameterScalar = Scalar>
-class LayerNorm;
-
+/// How a LayerNorm normalizes, and which parameters it has.
 struct LayerNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   bool with_beta = true;
   std::optional<Axes> axis = {};       ///< default: the last axes, as many as the normalized shape has
@@ -22,8 +20,6 @@ namespace detail {
 struct LayerNormLayerOp {
   template <class Arch, class T, bool Scaled>
   using Row = kernels::LayerNormRow<Arch, T, Scaled>;
-  template <class Scalar, class ParameterScalar>
-  using Layer = LayerNorm<Scalar, ParameterScalar>;
   static constexpr const char* name = "LayerNorm";
   static constexpr const char* forward = "LayerNorm::forward";
   static constexpr const char* backward = "LayerNorm::backward";
@@ -45,10 +41,9 @@ struct LayerNormLayerOp {
 ///
 /// Shapes    x, y [..., normalized_shape] (or along settings.axis); gamma, beta [normalized_shape].
 /// Errors    throws std::invalid_argument as layer_norm_into and layer_norm_backward do; std::logic_error for a
-/// backward
-///           without a forward.
+///           backward without a forward.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; agrees with torch.nn.LayerNorm.
-template <class Scalar, class ParameterScalar>
+template <class Scalar, class ParameterScalar = Scalar>
 class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::LayerNormLayerOp> {
   using Base = detail::RowNormLayer<Scalar, ParameterScalar, detail::LayerNormLayerOp>;
 
@@ -71,9 +66,8 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
   const Parameter<ParameterScalar>& gamma() const noexcept { return this->gamma_; }
   const Parameter<ParameterScalar>& beta() const noexcept { return this->beta_; }
 
- private:
-  friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::LayerNormLayerOp>;
-  LayerNorm make_fresh() const {
+  /// A norm with the same settings, and parameters as they start.
+  LayerNorm fresh() const {
     return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_,
                                                this->gamma_is_around_zero_, this->rounding_});
   }

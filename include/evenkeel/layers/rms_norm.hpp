@@ -6,11 +6,9 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-template <class Scalar, class ParameterScalar = Scalar>
-class RMSNorm;
-
+/// How an RMSNorm normalizes, and which parameters it has.
 struct RMSNormSettings {
-  double eps = default_eps;
+  double eps = default_eps;  ///< in units of x squared
   bool with_gamma = true;
   std::optional<Axes> axis = {};       ///< default: the last axes, as many as the normalized shape has
   bool gamma_around_zero = false;      ///< gamma is stored as its distance from 1, and starts at 0 (Gemma)
@@ -21,8 +19,6 @@ namespace detail {
 struct RMSNormLayerOp {
   template <class Arch, class T, bool Scaled>
   using Row = kernels::RMSNormRow<Arch, T, Scaled>;
-  template <class Scalar, class ParameterScalar>
-  using Layer = RMSNorm<Scalar, ParameterScalar>;
   static constexpr const char* name = "RMSNorm";
   static constexpr const char* forward = "RMSNorm::forward";
   static constexpr const char* backward = "RMSNorm::backward";
@@ -40,7 +36,7 @@ struct RMSNormLayerOp {
 /// Errors    throws std::invalid_argument as rms_norm_into and rms_norm_backward do; std::logic_error for a backward
 ///           without a forward.
 /// Source    Zhang, Sennrich 2019, arXiv:1910.07467; agrees with torch.nn.RMSNorm.
-template <class Scalar, class ParameterScalar>
+template <class Scalar, class ParameterScalar = Scalar>
 class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMSNormLayerOp> {
   using Base = detail::RowNormLayer<Scalar, ParameterScalar, detail::RMSNormLayerOp>;
 
@@ -60,9 +56,8 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
   Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
   const Parameter<ParameterScalar>& gamma() const noexcept { return this->gamma_; }
 
- private:
-  friend detail::NormLayer<Base, Scalar, ParameterScalar, detail::RMSNormLayerOp>;
-  RMSNorm make_fresh() const {
+  /// A norm with the same settings, and parameters as they start.
+  RMSNorm fresh() const {
     return RMSNorm(this->normalized_shape_,
                    {this->eps_, !gamma().is_absent(), this->axes_, this->gamma_is_around_zero_, this->rounding_});
   }

@@ -13,6 +13,7 @@ struct AddLayerNormOptions {
   ResidualSumOptions<Scalar> sum = {};
   LayerNormOptions<Scalar> norm = {};
 };
+/// The same for RMSNorm.
 template <class Scalar>
 struct AddRMSNormOptions {
   ResidualSumOptions<Scalar> sum = {};
@@ -29,6 +30,7 @@ struct AddLayerNormGradients {
   ParameterGradient<Scalar> dlambda = {};  ///< [last axis] of lambdas, or one number, of lambda
   ParameterGradient<Scalar> dbias = {};    ///< [last axis]
 };
+/// The same for RMSNorm.
 template <class Scalar>
 struct AddRMSNormGradients {
   TensorGradient<Scalar> dx = {};          ///< shape of x

@@ -107,8 +107,8 @@ OwnedOf<X> batch_norm(const X& x, const RunningStatistics<ScalarOf<X>>& running,
 /// Writes    the gradients that are given, and nothing else. Of an empty batch, dgamma and dbeta are 0.
 /// Numerics  see kernels/segment_norm_backward.hpp.
 /// Errors    throws std::invalid_argument, before anything is written, as the forward does, and if `saved` is of
-/// another
-///           shape or channel axis, or the context's workspace is too small; std::logic_error if `saved` is empty.
+///           another shape or channel axis, or the context's workspace is too small; std::logic_error if `saved` is
+///           empty.
 template <class DY, class X>
 void batch_norm_backward(const DY& dy, const X& x, const BatchNormStatistics<ScalarOf<X>>& saved,
                          const BatchNormOptions<ScalarOf<X>>& options, const BatchNormGradients<ScalarOf<X>>& to,

@@ -12,8 +12,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-/// How to normalize. The backward takes the same options; of them it reads gamma, channel_axis and
-/// mask.
+/// How to normalize. The backward takes the same options; of them it reads gamma, channel_axis and mask.
 template <class Scalar>
 struct BatchNormOptions {
   ParameterView<Scalar> gamma = {};  ///< [channels]; absent: 1

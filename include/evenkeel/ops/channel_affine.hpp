@@ -10,6 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// What channel_affine_into does to each channel.
 template <class Scalar>
 struct ChannelAffineOptions {
   ParameterView<Scalar> center = {};  ///< [channels]; absent: 0

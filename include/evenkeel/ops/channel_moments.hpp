@@ -8,6 +8,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// What channel_moments measures.
 struct ChannelMomentsOptions {
   int channel_axis = 1;  ///< negative: counted from the end; -1 is channels last
   MaskView mask = {};    ///< which positions are valid, of x's shape without the channels; absent: all
@@ -28,8 +29,7 @@ struct ChannelMomentsOptions {
 ///
 /// Shapes    x [N, C, ...], or with the channels on any other axis; a Moments for each channel, all 0 for no values.
 /// Numerics  means within an ulp of the channel's spread, however large they are; variances within 4 ulp
-/// (ChannelMoments
-///           tests).
+///           (ChannelMoments tests).
 /// Cost      x read once, or twice where runs of a channel are short; with masked positions, as batch_norm_into.
 /// Errors    throws std::invalid_argument if the channel axis is out of range, the mask has another shape, or the
 ///           context's workspace is smaller than batch_norm_workspace_bytes (with a mask).

@@ -29,6 +29,7 @@ struct GroupNormGradients {
 /// group, for each example. Groups are channels that follow one another.
 ///
 /// var is biased (divided by the elements of a group); rstd = 1 / sqrt(var + eps).
+///
 /// Of masked pixels y is exactly 0, whatever x holds there, and they do not count; of a group without a valid one, what
 /// is saved is 0.
 ///
@@ -38,8 +39,8 @@ struct GroupNormGradients {
 /// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp.
 /// Cost      no copy where the pixels of a channel, the channels of a pixel, or (column-major) the examples of all
 ///           channels are contiguous; the latter two take a little of the context's workspace. Other layouts, with gaps
-///           or transposed, are copied through it, some examples at a time; so are those with a
-///           mask, one example at a time. Without a workspace, memory is allocated.
+///           or transposed, are copied through it, some examples at a time; so are those with a mask, one
+///           example at a time. Without a workspace, memory is allocated.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, groups
 ///           do not divide the channels, eps is negative or NaN, an axis is out of range, memory overlaps, or the
 ///           context's workspace is too small.
@@ -81,6 +82,7 @@ OwnedOf<X> group_norm(const X& x, NormStatistics<ScalarOf<X>>& saved, const Grou
 /// Gradients of group_norm, from its x and what it has saved: with g = gamma * dy and means over a group,
 /// dx = rstd * (g - mean(g) - x_hat * mean(g * x_hat)); dgamma = sum of dy * x_hat, dbeta = sum of dy, over the
 /// examples and pixels of a channel.
+///
 /// Of masked pixels dx is exactly 0 (nothing is added, in add mode), and dgamma and dbeta leave them out.
 ///
 /// Shapes    dy, x, dx alike, in the same storage order; gamma, dgamma, dbeta [channels].

@@ -28,6 +28,7 @@ struct InstanceNormGradients {
 /// each example: group normalization with one channel in each group.
 ///
 /// var is biased (divided by the number of pixels); rstd = 1 / sqrt(var + eps).
+///
 /// Of masked pixels y is exactly 0, whatever x holds there, and they do not count; of a group without a valid one, what
 /// is saved is 0.
 ///
@@ -37,8 +38,8 @@ struct InstanceNormGradients {
 /// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp.
 /// Cost      no copy where the pixels of a channel, the channels of a pixel, or (column-major) the examples of all
 ///           channels are contiguous; the latter two take a little of the context's workspace. Other layouts, with gaps
-///           or transposed, are copied through it, some examples at a time; so are those with a
-///           mask, one example at a time. Without a workspace, memory is allocated.
+///           or transposed, are copied through it, some examples at a time; so are those with a mask, one
+///           example at a time. Without a workspace, memory is allocated.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, eps is
 ///           negative or NaN, an axis is out of range, memory overlaps, or the context's workspace is too small.
 /// Source    Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022; agrees with torch.nn.InstanceNorm2d in training.
@@ -81,6 +82,7 @@ OwnedOf<X> instance_norm(const X& x, NormStatistics<ScalarOf<X>>& saved,
 /// Gradients of instance_norm, from its x and what it has saved: with g = gamma * dy and means over a channel of an
 /// example, dx = rstd * (g - mean(g) - x_hat * mean(g * x_hat)); dgamma = sum of dy * x_hat, dbeta = sum of dy, over
 /// the examples and pixels of a channel.
+///
 /// Of masked pixels dx is exactly 0 (nothing is added, in add mode), and dgamma and dbeta leave them out.
 ///
 /// Shapes    dy, x, dx alike, in the same storage order; gamma, dgamma, dbeta [channels].

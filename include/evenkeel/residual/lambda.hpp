@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cmath>
-#include <limits>
+#include <span>
 #include <string>
 
 #include "evenkeel/core/parameter.hpp"
@@ -10,16 +9,6 @@
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
-
-namespace detail {
-
-/// Throws std::invalid_argument unless a factor of a residual's formula is a finite number.
-inline void require_finite_factor(const char* name, double value) {
-  if (std::abs(value) <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument("Residual", std::string(name) + " is " + std::to_string(value) + ", expected a finite number");
-}
-
-}  // namespace detail
 
 /// The lambda of alpha * x + lambda * F(x): a constant, a learned number, or a learned number for each index of the
 /// last axis.
@@ -39,16 +28,13 @@ class Lambda {
   using ParameterScalar = kernels::Compute<Scalar>;
 
   Lambda(double value = 1) : constant_(value) {  // NOLINT(google-explicit-constructor): a constant is a number
-    detail::require_finite_factor("lambda", value);
+    require_finite("Residual", "lambda", value);
   }
 
   static Lambda constant(double value) { return Lambda(value); }
   static Lambda learned_scalar(double initial = 0) { return Lambda(initial, 1, true); }
   static Lambda learned_vector(Index features, double initial) {
-    if (features < 1) {
-      raise_invalid_argument("Lambda::learned_vector",
-                             "features is " + std::to_string(features) + ", expected at least 1");
-    }
+    require_at_least("Lambda::learned_vector", "features", features, 1);
     return Lambda(initial, features, false);
   }
 

@@ -47,15 +47,9 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
   using NormType = N;
   using SublayerType = F;
 
-  /// What a training forward keeps. It views x, which has to live unchanged until backward, and owns every intermediate
-  /// tensor once. Used again for the same shape it allocates nothing. Move-only.
-  class Saved {
-   public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
-   private:
+  /// What a training forward keeps. It views x, which has to live unchanged until backward (a temporary is moved in),
+  /// and owns every intermediate tensor once. Used again for the same shape it allocates nothing. Move-only.
+  class Saved : public detail::SavedBase {
     friend class Residual;
     friend class Stack<N, F>;
     TensorView<const Scalar> x_;  // rank 0 before a forward, and after one that has failed
@@ -71,8 +65,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
 
   explicit Residual(F sublayer, ResidualNorms<N> norms = {}, ResidualSettings<Scalar> settings = {})
       : sublayer_(std::move(sublayer)), norms_(std::move(norms)), settings_(std::move(settings)) {
-    detail::require_finite_factor("alpha", settings_.alpha);
-    detail::require_finite_factor("in_scale", settings_.in_scale);
+    require_finite("Residual", "alpha", settings_.alpha);
+    require_finite("Residual", "in_scale", settings_.in_scale);
   }
 
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 
-#include "evenkeel/core/error.hpp"
+#include "evenkeel/core/value_check.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -12,8 +11,8 @@ namespace detail {
 
 /// As a number that powers are taken of.
 inline double layers_of(const char* where, const char* name, int layers) {
-  if (layers >= 1) return layers;
-  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(layers) + ", expected at least 1");
+  require_at_least(where, name, layers, 1);
+  return layers;
 }
 
 inline double fourth_root(double v) { return std::pow(v, 1.0 / 4); }
@@ -27,6 +26,7 @@ struct DeepNormScales {
                          ///< those of queries and keys keep 1
 };
 
+/// Those of both halves of an encoder-decoder.
 struct DeepNormEncoderDecoderScales {
   DeepNormScales encoder, decoder;
 };

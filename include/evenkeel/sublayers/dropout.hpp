@@ -35,8 +35,7 @@ inline namespace EVENKEEL_ARCH {
 /// Shapes    x, y alike, of any strides and storage orders.
 /// Aliasing  y may be x, and dx dy: the identical view. x need not live until backward.
 /// Numerics  x is multiplied by 1 / (1 - p), rounded to the compute type: within 1 ulp of x / (1 - p). p counts in
-/// steps
-///           of 2^-32. p = 0 draws nothing, advances no step, and copies.
+///           steps of 2^-32. p = 0 draws nothing, advances no step, and copies.
 /// Cost      x read once, y written once, and the mask's draws: see DropoutMask. No allocation.
 /// Errors    throws std::invalid_argument if p is not in [0, 1], shapes differ or memory overlaps; std::logic_error for
 ///           a backward without a forward.

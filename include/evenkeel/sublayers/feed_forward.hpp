@@ -11,6 +11,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// What a FeedForward is made of.
 struct FeedForwardSettings {
   Activation activation = Activation::gelu;
   bool with_bias = true;
@@ -27,15 +28,9 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
  public:
   using Scalar = S;
 
-  /// A view of x, and the hidden layer before and after its activation: 2 * rows * d_ff numbers. Used again for the
-  /// same shape it allocates nothing. Move-only.
-  class Saved {
-   public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
-   private:
+  /// A view of x (a temporary is moved in), and the hidden layer before and after its activation: 2 * rows * d_ff
+  /// numbers. Used again for the same shape it allocates nothing. Move-only.
+  class Saved : public detail::SavedBase {
     friend class FeedForward;
     typename Linear<Scalar>::Saved up_, down_;
     std::vector<Scalar> hidden_, activated_;
@@ -74,7 +69,7 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
   template <Tensor DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
     const char* where = "FeedForward::backward";
-    if (saved.hidden_.empty() && const_view(dy).size() > 0) {
+    if (saved.up_.x().rank() == 0) {
       raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
     }
     require_same_shape(where, "dy", const_view(dy).shape(), "the x that was saved", saved.up_.x().shape());

@@ -10,6 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// What a GatedFeedForward is made of.
 struct GatedFeedForwardSettings {
   Activation activation = Activation::silu;  ///< silu: SwiGLU; gelu or gelu_tanh: GEGLU; relu: ReGLU
   bool with_bias = false;
@@ -26,15 +27,9 @@ class GatedFeedForward : public detail::ReturningForms<GatedFeedForward<S>> {
  public:
   using Scalar = S;
 
-  /// A view of x, the two hidden layers and their product: 3 * rows * d_ff numbers. Used again for the same shape it
-  /// allocates nothing. Move-only.
-  class Saved {
-   public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
-   private:
+  /// A view of x (a temporary is moved in), the two hidden layers and their product: 3 * rows * d_ff numbers. Used
+  /// again for the same shape it allocates nothing. Move-only.
+  class Saved : public detail::SavedBase {
     friend class GatedFeedForward;
     typename Linear<Scalar>::Saved gate_, up_, down_;
     std::vector<Scalar> gates_, hidden_, gated_;

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -42,8 +41,7 @@ struct WeightRows {
 /// Rows `first` to `first + count` of a weight.
 ///
 /// Errors    throws std::invalid_argument if the weight has fewer than 2 axes, or not these rows; std::logic_error if
-/// it
-///           is mapped from const memory.
+///           it is mapped from const memory.
 template <class Scalar>
 WeightRows<Scalar> weight_rows(Parameter<Scalar>& weight, Index first, Index count) {
   const Shape& shape = weight.shape();
@@ -85,12 +83,6 @@ enum class Fan { in, out };
 
 namespace detail {
 
-inline void require_init_scale(const char* where, const char* name, double value) {
-  if (value >= 0 && value <= std::numeric_limits<double>::max()) return;
-  raise_invalid_argument(
-      where, std::string(name) + " is " + std::to_string(value) + ", expected a finite number of at least 0");
-}
-
 /// Each value becomes scale times one of the two numbers that `draw` makes of 128 bits: those of an entry's index / 2.
 template <class Scalar, class Draw>
 void fill_random(const WeightRows<Scalar>& weight, RandomKey key, double scale, const Draw& draw) {
@@ -120,14 +112,14 @@ double fan_of(const WeightRows<Scalar>& weight, Fan fan) noexcept {
 ///           weight_rows. Nothing is written then.
 template <class Weight>
 void init_normal(Weight&& weight, RandomKey key, double std) {
-  detail::require_init_scale("init_normal", "std", std);
+  require_not_negative("init_normal", "std", std);
   detail::fill_random(weight_rows(weight), key, std, normal_pair);
 }
 
 /// Entries uniform in [-bound, bound).
 template <class Weight>
 void init_uniform(Weight&& weight, RandomKey key, double bound) {
-  detail::require_init_scale("init_uniform", "bound", bound);
+  require_not_negative("init_uniform", "bound", bound);
   detail::fill_random(weight_rows(weight), key, bound, detail::symmetric_pair);
 }
 
@@ -142,7 +134,7 @@ void init_zero(Weight&& weight) {
 /// Source    Glorot, Bengio 2010, AISTATS; agrees with torch.nn.init.xavier_normal_.
 template <class Weight>
 void init_xavier_normal(Weight&& weight, RandomKey key, double gain = 1) {
-  detail::require_init_scale("init_xavier_normal", "gain", gain);
+  require_not_negative("init_xavier_normal", "gain", gain);
   const auto rows = weight_rows(weight);
   init_normal(rows, key, gain * std::sqrt(2 / (rows.fan_in + rows.fan_out)));
 }
@@ -152,7 +144,7 @@ void init_xavier_normal(Weight&& weight, RandomKey key, double gain = 1) {
 /// Source    Glorot, Bengio 2010, AISTATS; agrees with torch.nn.init.xavier_uniform_.
 template <class Weight>
 void init_xavier_uniform(Weight&& weight, RandomKey key, double gain = 1) {
-  detail::require_init_scale("init_xavier_uniform", "gain", gain);
+  require_not_negative("init_xavier_uniform", "gain", gain);
   const auto rows = weight_rows(weight);
   init_uniform(rows, key, gain * std::sqrt(6 / (rows.fan_in + rows.fan_out)));
 }
@@ -165,7 +157,7 @@ inline constexpr double relu_gain = 1.4142135623730951;
 /// Source    He, Zhang, Ren, Sun 2015, arXiv:1502.01852; agrees with torch.nn.init.kaiming_normal_.
 template <class Weight>
 void init_kaiming_normal(Weight&& weight, RandomKey key, double gain = relu_gain, Fan fan = Fan::in) {
-  detail::require_init_scale("init_kaiming_normal", "gain", gain);
+  require_not_negative("init_kaiming_normal", "gain", gain);
   const auto rows = weight_rows(weight);
   init_normal(rows, key, gain / std::sqrt(detail::fan_of(rows, fan)));
 }
@@ -175,7 +167,7 @@ void init_kaiming_normal(Weight&& weight, RandomKey key, double gain = relu_gain
 /// Source    He, Zhang, Ren, Sun 2015, arXiv:1502.01852; agrees with torch.nn.init.kaiming_uniform_.
 template <class Weight>
 void init_kaiming_uniform(Weight&& weight, RandomKey key, double gain = relu_gain, Fan fan = Fan::in) {
-  detail::require_init_scale("init_kaiming_uniform", "gain", gain);
+  require_not_negative("init_kaiming_uniform", "gain", gain);
   const auto rows = weight_rows(weight);
   init_uniform(rows, key, gain * std::sqrt(3 / detail::fan_of(rows, fan)));
 }

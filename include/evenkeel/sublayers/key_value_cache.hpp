@@ -10,12 +10,13 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// The sizes of a KeyValueCache.
 struct KeyValueCacheSettings {
   Index layers = 1;        ///< attention layers that share the cache, each with a place of its own
   Index batch = 1;         ///< texts side by side
   Index capacity = 0;      ///< the most tokens of a text
   Index num_kv_heads = 1;  ///< as the attention has them
-  Index head_dim = 0;
+  Index head_dim = 0;      ///< the same
 };
 
 namespace detail {
@@ -43,11 +44,11 @@ class AnyKeyValueCache {
 
  protected:
   AnyKeyValueCache(const void* scalar, const KeyValueCacheSettings& settings) : scalar_(scalar), settings_(settings) {
-    require_positive("layers", settings.layers);
-    require_positive("batch", settings.batch);
-    require_positive("capacity", settings.capacity);
-    require_positive("num_kv_heads", settings.num_kv_heads);
-    require_positive("head_dim", settings.head_dim);
+    require_at_least("KeyValueCache", "layers", settings.layers, 1);
+    require_at_least("KeyValueCache", "batch", settings.batch, 1);
+    require_at_least("KeyValueCache", "capacity", settings.capacity, 1);
+    require_at_least("KeyValueCache", "num_kv_heads", settings.num_kv_heads, 1);
+    require_at_least("KeyValueCache", "head_dim", settings.head_dim, 1);
     lengths_.resize(static_cast<std::size_t>(settings.layers));
   }
   ~AnyKeyValueCache() = default;
@@ -55,12 +56,6 @@ class AnyKeyValueCache {
   std::vector<Index> lengths_;
 
  private:
-  static void require_positive(const char* name, Index value) {
-    if (value > 0) return;
-    raise_invalid_argument("KeyValueCache",
-                           std::string(name) + " is " + std::to_string(value) + ", expected at least 1");
-  }
-
   const void* scalar_;
   KeyValueCacheSettings settings_;
 };

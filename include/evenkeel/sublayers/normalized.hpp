@@ -21,8 +21,9 @@ class Normalized : public detail::ReturningForms<Normalized<N, F>> {
  public:
   using Scalar = typename N::Scalar;
 
-  /// What N and F save, and N(x). It views x, which has to live unchanged until backward.
-  class Saved {
+  /// What N and F save, and N(x). It views x, which has to live unchanged until backward (a temporary is
+  /// moved in). Move-only.
+  class Saved : public detail::SavedBase {
     friend class Normalized;
     typename N::Saved norm_;
     typename F::Saved sublayer_;

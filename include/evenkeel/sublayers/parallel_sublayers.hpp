@@ -22,8 +22,9 @@ requires(IntoSublayer<A, typename A::Scalar>&& IntoSublayer<M, typename A::Scala
  public:
   using Scalar = typename A::Scalar;
 
-  /// What A and M save: they may view x, which has to live unchanged until backward. Move-only where theirs are.
-  class Saved {
+  /// What A and M save: they may view x, which has to live unchanged until backward (a temporary is moved in).
+  /// Move-only.
+  class Saved : public detail::SavedBase {
     friend class ParallelSublayers;
     typename A::Saved attention_;
     typename M::Saved feed_forward_;

@@ -17,9 +17,7 @@ inline namespace EVENKEEL_ARCH {
 /// Errors    throws std::invalid_argument for less than one layer.
 /// Source    Radford et al. 2019, section 2.3.
 inline double residual_projection_std(int layers, double std = 0.02) {
-  if (layers < 1) {
-    raise_invalid_argument("residual_projection_std", "layers is " + std::to_string(layers) + ", expected at least 1");
-  }
+  require_at_least("residual_projection_std", "layers", layers, 1);
   return std / std::sqrt(2.0 * layers);
 }
 
@@ -33,6 +31,7 @@ template <class F>
 concept FeedForwardProjections = requires(F& f) {
   f.up().weight(), f.down().weight();
 };
+/// Either of the two.
 template <class F>
 concept TransformerProjections = AttentionProjections<F> || FeedForwardProjections<F>;
 
@@ -74,7 +73,7 @@ void init_gpt2(F& sublayer, std::uint64_t seed, const std::string& path, int lay
 /// Source    Wang et al. 2022, DeepNet, arXiv:2203.00555, figure 2.
 template <TransformerProjections F>
 void init_deepnorm(F& sublayer, std::uint64_t seed, const std::string& path, double init_gain) {
-  detail::require_init_scale("init_deepnorm", "init_gain", init_gain);
+  require_not_negative("init_deepnorm", "init_gain", init_gain);
   detail::for_each_projection(sublayer, [&](auto& linear, const char* name, detail::ProjectionTarget target) {
     init_xavier_normal(linear, random_key(seed, path + name + "weight"),
                        target == detail::ProjectionTarget::scores ? 1 : init_gain);

@@ -23,13 +23,7 @@ class TransformerSublayer : public detail::ReturningForms<TransformerSublayer<S>
   using Variant = std::variant<SelfAttention<Scalar>, FeedForward<Scalar>, GatedFeedForward<Scalar>>;
 
   /// What the sublayer that ran has saved. Move-only.
-  class Saved {
-   public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
-   private:
+  class Saved : public detail::SavedBase {
     friend class TransformerSublayer;
     std::variant<typename SelfAttention<Scalar>::Saved, typename FeedForward<Scalar>::Saved,
                  typename GatedFeedForward<Scalar>::Saved>

@@ -2,13 +2,13 @@
 
 #include <cmath>
 #include <span>
-#include <type_traits>
 
-#include "evenkeel/detail/optimizer_state.hpp"
+#include "evenkeel/detail/optimizer.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
+/// Rates and averages of AdamW; the defaults are those of torch.optim.AdamW.
 struct AdamWSettings {
   double learning_rate = 1e-3;
   double beta1 = 0.9;          ///< share of the past in the running mean of gradients
@@ -38,37 +38,25 @@ struct AdamWSettings {
 ///           parameter is mapped from const memory or the model's parameters are not those of the first step.
 /// Source    Loshchilov, Hutter 2019, arXiv:1711.05101; agrees with torch.optim.AdamW.
 template <class Scalar>
-class AdamW {
-  static_assert(std::is_floating_point_v<Scalar>, "evenkeel: an optimizer is of float or double parameters");
+class AdamW : public detail::Optimizer<AdamW<Scalar>, Scalar, AdamWSettings> {
+  using Base = detail::Optimizer<AdamW, Scalar, AdamWSettings>;
 
  public:
-  explicit AdamW(const AdamWSettings& settings = {}) : settings_(settings) {
-    detail::require_not_negative("AdamW", "learning_rate", settings.learning_rate);
+  explicit AdamW(const AdamWSettings& settings = {}) : Base(settings, 2) {
+    require_not_negative("AdamW", "learning_rate", settings.learning_rate);
     detail::require_share_of_past("AdamW", "beta1", settings.beta1);
     detail::require_share_of_past("AdamW", "beta2", settings.beta2);
-    detail::require_not_negative("AdamW", "eps", settings.eps);
-    detail::require_not_negative("AdamW", "weight_decay", settings.weight_decay);
+    require_not_negative("AdamW", "eps", settings.eps);
+    require_not_negative("AdamW", "weight_decay", settings.weight_decay);
   }
-
-  /// One update of every parameter that has a gradient, at learning_rate * rate_factor. Gradients stay as they are.
-  template <class Model>
-  void step(Model& model, double rate_factor = 1) {
-    detail::require_not_negative("AdamW::step", "rate_factor", rate_factor);
-    const double rate = settings_.learning_rate * rate_factor;
-    state_.update_each("AdamW::step", model,
-                       [&](std::span<Scalar> values, std::span<const Scalar> gradient, Entry& entry) {
-                         update(rate, values, gradient, entry);
-                       });
-  }
-
-  const AdamWSettings& settings() const noexcept { return settings_; }
 
  private:
-  using State = detail::OptimizerState<Scalar>;
-  using Entry = typename State::Entry;
+  friend Base;
+  using typename Base::Entry;
+  static constexpr const char* step_name = "AdamW::step";
 
   void update(double rate, std::span<Scalar> values, std::span<const Scalar> gradient, Entry& entry) const {
-    const auto [learning_rate, beta1, beta2, eps, weight_decay] = settings_;
+    const auto [learning_rate, beta1, beta2, eps, weight_decay] = this->settings();
     const double t = static_cast<double>(entry.steps);
     const double mean_rate = rate / (1 - std::pow(beta1, t)), rms_factor = 1 / std::sqrt(1 - std::pow(beta2, t));
     const double kept = 1 - rate * weight_decay;
@@ -83,9 +71,6 @@ class AdamW {
       values[i] = static_cast<Scalar>(kept * static_cast<double>(values[i]) - change);
     }
   }
-
-  AdamWSettings settings_;
-  State state_{2};
 };
 
 }  // namespace EVENKEEL_ARCH

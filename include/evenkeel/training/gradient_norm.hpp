@@ -37,7 +37,7 @@ double gradient_norm(Model& model) {
 /// Units     max_norm is in units of gradients.
 /// Errors    throws std::invalid_argument, before anything is written, if max_norm is negative or NaN.
 /// Source    Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063; agrees with torch.nn.utils.clip_grad_norm_ for finite
-/// norms.
+///           norms.
 template <class Model>
 double clip_gradient_norm(Model& model, double max_norm) {
   if (!(max_norm >= 0)) {

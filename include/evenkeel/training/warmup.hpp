@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string>
 
-#include "evenkeel/core/error.hpp"
+#include "evenkeel/core/value_check.hpp"
 
 /// Learning rates at the start of training, as factors of the largest one. Steps are counted from 1: factor(1) is that
 /// of the first update.
@@ -16,26 +15,16 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-namespace detail {
-inline void require_steps(const char* where, const char* name, std::int64_t steps, std::int64_t least) {
-  if (steps >= least) return;
-  raise_invalid_argument(
-      where, std::string(name) + " is " + std::to_string(steps) + ", expected at least " + std::to_string(least));
-}
-}  // namespace detail
-
 /// A learning rate that rises in a line and then stays: factor(step) = min(1, step / steps). With 0 steps it is 1.
 ///
 /// Errors    throws std::invalid_argument for negative steps, and for a step below 1.
 /// Source    Goyal et al. 2017, arXiv:1706.02677, section 2.2.
 class LinearWarmup {
  public:
-  explicit LinearWarmup(std::int64_t steps) : steps_(steps) {
-    detail::require_steps("LinearWarmup", "steps", steps, 0);
-  }
+  explicit LinearWarmup(std::int64_t steps) : steps_(steps) { require_at_least("LinearWarmup", "steps", steps, 0); }
 
   double factor(std::int64_t step) const {
-    detail::require_steps("LinearWarmup::factor", "step", step, 1);
+    require_at_least("LinearWarmup::factor", "step", step, 1);
     return step >= steps_ ? 1 : static_cast<double>(step) / static_cast<double>(steps_);
   }
   std::int64_t steps() const noexcept { return steps_; }
@@ -53,11 +42,11 @@ class LinearWarmup {
 class InverseSquareRootDecay {
  public:
   explicit InverseSquareRootDecay(std::int64_t steps) : steps_(steps) {
-    detail::require_steps("InverseSquareRootDecay", "steps", steps, 1);
+    require_at_least("InverseSquareRootDecay", "steps", steps, 1);
   }
 
   double factor(std::int64_t step) const {
-    detail::require_steps("InverseSquareRootDecay::factor", "step", step, 1);
+    require_at_least("InverseSquareRootDecay::factor", "step", step, 1);
     const double progress = static_cast<double>(step) / static_cast<double>(steps_);
     return std::min(progress, 1 / std::sqrt(progress));
   }
