@@ -72,6 +72,8 @@ class SumGradients {
 
   /// Whether any of it needs the columns of a matrix to be the last axis.
   bool has_vectors() const noexcept { return factor_.has_vectors() || wanted_.any_parameter(); }
+  /// Whether run adds to anything: then runs follow one another.
+  bool sums_anything() const noexcept { return needs_sums() || products_; }
   /// Sums of columns are merged after so many rows: where rows come in pieces, these are multiples of them.
   bool sums_columns() const noexcept { return needs_sums() || (products_ && !has_one_lambda_); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/lane_moments.hpp"
 
 /// Normalization over a strided axis: features of one token are far apart, tokens lie side by side.
@@ -40,6 +41,22 @@ inline Index block_lanes(Index arrays, Index length, Index lanes) noexcept {
   return fitting >= some ? std::min(fitting, most_lanes<Compute<X>>) : most_lanes<Compute<X>>;
 }
 
+/// Lanes in blocks, one outer index after another.
+struct LaneBlocks {
+  Index outer, lanes, at_once;
+
+  Index per_outer() const noexcept { return (lanes + at_once - 1) / at_once; }
+  Index count() const noexcept { return outer * per_outer(); }
+  /// body(outer index, first lane, number of lanes) for blocks [first, last).
+  template <class Body>
+  void for_each(Index first, Index last, const Body& body) const noexcept {
+    for (Index i = first; i < last; ++i) {
+      const Index lane = i % per_outer() * at_once;
+      body(i / per_outer(), lane, std::min(at_once, lanes - lane));
+    }
+  }
+};
+
 /// The coefficients that lanes are normalized with, as arrays of them: [lanes] each.
 template <class Arch, template <class, class, bool> class NormRow, class T, bool Scaled>
 struct LaneCoefficients {
@@ -64,11 +81,11 @@ class LaneNormForwardPass {
 
   explicit LaneNormForwardPass(const LaneNormForward<X, P>& args) noexcept : a_(args) {}
 
-  void run() noexcept {
-    const Index at_once = block_lanes<X>(1, a_.length, a_.lanes);
-    for (Index o = 0; o < a_.outer; ++o) {
-      for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
-    }
+  static LaneBlocks blocks(const LaneNormForward<X, P>& a) noexcept {
+    return {a.outer, a.lanes, block_lanes<X>(1, a.length, a.lanes)};
+  }
+  void run(Index first, Index last) noexcept {
+    blocks(a_).for_each(first, last, [this](Index o, Index lane, Index lanes) { block(o, lane, lanes); });
   }
 
  private:
@@ -178,15 +195,18 @@ class LaneNormForwardPass {
   LaneArray<T> scale_;
 };
 
-/// y = x_hat * gamma + beta for each lane, and its statistics.
+/// y = x_hat * gamma + beta for each lane, and its statistics. Blocks of lanes are normalized by `run`, see InOnePiece.
 ///
 /// Numerics  as layer_norm_forward: sums of deviations from a sample of the lane, taken in chains of at most 20
 ///           additions and merged in twice T's digits; lanes whose mean is far from their sample's are measured again.
 /// Cost      x read twice, y written once; 40 KiB of stack; no allocation.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-inline void lane_norm_forward(const LaneNormForward<X, P>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
+inline void lane_norm_forward(const LaneNormForward<X, P>& a, const Run& run = {}) noexcept {
   if (a.outer == 0 || a.length == 0 || a.lanes == 0) return;
-  LaneNormForwardPass<Arch, NormRow, X, P>(a).run();
+  using Pass = LaneNormForwardPass<Arch, NormRow, X, P>;
+  const LaneBlocks blocks = Pass::blocks(a);
+  run(blocks.count(), a.length * std::min(blocks.at_once, a.lanes) * static_cast<Index>(sizeof(X)),
+      [&](Index first, Index last) { Pass(a).run(first, last); });
 }
 
 }  // namespace kernels
