@@ -296,6 +296,7 @@ inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const 
                                                             std::min(row + chunk_rows, a.rows), blocks);
       }
     });
+    if (chunks == 1) break;
     run(a.features, 2 * count * static_cast<Index>(sizeof(Compute<X>)),
         [&](Index first, Index last) { sums.merge(count, done == 0, first, last); });
   }
