@@ -51,7 +51,7 @@ class AddedNorm {
         return fused(t.in, t.out, call.args);
       }
     }
-    residual_add<Scalar>(where, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
+    residual_add<Scalar>(where, executor_, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
     PlainNorm<NormRow, Scalar>{executor_}.forward(where, t, call, scratch);
   }
 
@@ -138,7 +138,7 @@ struct SumBlocks {
   void before(Index, const kernels::RowNormBackward<Scalar, P>&) const noexcept {}
   template <class P>
   void after(Index first, const kernels::RowNormBackward<Scalar, P>& block) {
-    sum.run(all.rows(first, block.rows));
+    sum.run(all.rows(first, block.rows), {});
   }
 };
 
@@ -166,16 +166,17 @@ class AddedNormBackward {
       const bool are_rows =
           t.at.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() && dh_rows_.is_rows();
       const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features());
-      if (t.at.dx.data && are_rows && fit && tensors_.ds.size() > 0 && !t.mask.is_given()) {
+      const bool is_free = executor_.is_serial() || !sum_.sums_anything();  // to take blocks in any order
+      if (t.at.dx.data && are_rows && fit && is_free && tensors_.ds.size() > 0 && !t.mask.is_given()) {
         return fused(t.at, row_arguments(a, t.at), scratch);
       }
     }
     if (t.at.dx.data && more_.data()) {
-      if (more_.data() != t.at.dx.data) residual_add<Scalar>(where, 1, more_, 0, {}, tensors_.ds);
+      if (more_.data() != t.at.dx.data) residual_add<Scalar>(where, executor_, 1, more_, 0, {}, tensors_.ds);
       a.add_dx = true;
     }
     PlainNorm<NormRow, Scalar>{executor_}.backward(where, t, a, scratch);
-    if (t.at.dx.data) sum_.run(tensors_);
+    if (t.at.dx.data) sum_.run(tensors_, executor_);
   }
 
  private:
@@ -188,15 +189,13 @@ class AddedNormBackward {
     if (!rows.data) return {};
     return {rows.data, rows.rows(), rows.features(), rows.at.outer.stride};
   }
-  /// What is summed over rows for the sum's parameters is summed in their order.
   template <class P>
   void fused(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) const {
-    const Executor executor = sum_.sums_anything() ? Executor() : executor_;
-    const NormBackwardWorkspace<Scalar> workspace(executor, t, a.dgamma || a.dbeta);
+    const NormBackwardWorkspace<Scalar> workspace(executor_, t, a.dgamma || a.dbeta);
     a.workspace = scratch.take_bytes(workspace.of_kernel);
     a.ds = more_rows_.data, a.ds_stride = more_rows_.at.outer.stride;
     SumBlocks<Scalar> blocks(sum_, {matrix(t.dx), matrix(h_rows_), matrix(dx_rows_), matrix(dh_rows_)}, a.features);
-    kernels::row_norm_backward_in_blocks<native, NormRow>(a, blocks, InBlocks(executor), workspace.slots.of_rows);
+    kernels::row_norm_backward_in_blocks<native, NormRow>(a, blocks, InBlocks(executor_), workspace.slots.of_rows);
   }
 
   const char* where_;

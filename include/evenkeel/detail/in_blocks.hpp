@@ -24,6 +24,15 @@ class InBlocks {
                   [&](Index first, Index last) { body(first * per_block, std::min(last * per_block, items)); });
   }
 
+  /// The same for numbers that follow one another. Bounds between ranges are multiples of whatever compilers make
+  /// vectors of, so that no number is computed by the rest of a loop in one case, and not in the other.
+  template <class Body>
+  void elements(Index count, Index element_bytes, const Body& body) const {
+    constexpr Index together = 1024;
+    (*this)(divided_up(count, together), together * element_bytes,
+            [&](Index first, Index last) { body(first * together, std::min(last * together, count)); });
+  }
+
   /// As many items as make the most blocks of the least size.
   static Index most_items(Index item_bytes) noexcept { return most_blocks * least_items(item_bytes); }
 

@@ -62,7 +62,7 @@ struct RowNormCall {
 };
 
 template <class Scalar, class P>
-void apply_parameters(const NormOperand<Scalar>& y, const P* gamma, const P* beta) {
+void apply_parameters(const Executor& executor, const NormOperand<Scalar>& y, const P* gamma, const P* beta) {
   kernels::row_affine<native>(kernels::RowAffine<Scalar, P>{.y = y.data,
                                                             .gamma = gamma,
                                                             .beta = beta,
@@ -71,7 +71,8 @@ void apply_parameters(const NormOperand<Scalar>& y, const P* gamma, const P* bet
                                                             .lanes = y.at.inner.extent,
                                                             .row_stride = y.at.outer.stride,
                                                             .feature_stride = y.at.length.stride,
-                                                            .lane_stride = y.at.inner.stride});
+                                                            .lane_stride = y.at.inner.stride},
+                              InBlocks(executor));
 }
 
 /// Forward of rows that are all valid.
@@ -83,7 +84,7 @@ void run_norm(const Executor& executor, const NormOperand<const Scalar>& x, cons
     if (call.rounding == Rounding::before_gamma && (gamma || beta)) {
       call.args.gamma = call.args.beta = nullptr;
       run_norm<NormRow>(executor, x, y, call.args, scratch);
-      return apply_parameters(y, gamma, beta);
+      return apply_parameters(executor, y, gamma, beta);
     }
   }
   run_norm<NormRow>(executor, x, y, call.args, scratch);

@@ -265,8 +265,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     memory.resize(static_cast<std::size_t>(like.size()));
     return {memory.data(), like.shape(), like.order()};
   }
-  static void scale(double factor, const View& from, const MutableView& to) {
-    detail::residual_add<Scalar>("Residual", factor, from, 0, {}, to);
+  static void scale(const Context& context, double factor, const View& from, const MutableView& to) {
+    detail::residual_add<Scalar>("Residual", context.executor, factor, from, 0, {}, to);
   }
   bool changes_input(const Context& context) const noexcept {
     return norms_.in || settings_.in_scale != 1 || context.mask.is_given();
@@ -285,7 +285,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (!saved && context.mask.is_given()) x = detail::copy_valid_rows(context.mask, x, entered);
     const double factor = self.settings_.in_scale;
     if (self.norms_.in) detail::apply_norm(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
-    if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
+    if (!self.norms_.in || factor != 1) scale(context, factor, self.norms_.in ? View(entered) : x, entered);
   }
 
   /// Where F writes in training: what reads it again, or sums it up.
@@ -301,7 +301,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (auto& norm = self.norms_.branch) {
       if (saved && f.data() != saved->returned_.data()) {
         const MutableView returned = kept(saved->returned_, f);
-        scale(1, f, returned);
+        scale(context, 1, f, returned);
         f = returned;
       }
       detail::apply_norm(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
@@ -316,7 +316,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (f.data() != place.data()) {
       const bool is_read_again = saved && self.settings_.lambda.is_learned();
       if (!is_read_again && !context.mask.is_given()) return f;
-      scale(1, f, place);
+      scale(context, 1, f, place);
     }
     detail::zero_invalid_rows(context.mask, place);
     return place;
@@ -353,15 +353,15 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       dsum = place;
     }
     if (norms_.skip) {
-      scale(settings_.alpha, dsum, df);
+      scale(context, settings_.alpha, dsum, df);
       norms_.skip->backward_into(df, saved.skip_, dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
       const View before = dx.adds() ? View(dx.view()) : View();
-      detail::residual_add<Scalar>("Residual::backward", settings_.alpha, dsum, 1, before, dx.view());
+      detail::residual_add<Scalar>("Residual::backward", context.executor, settings_.alpha, dsum, 1, before, dx.view());
     }
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
-    detail::residual_add<Scalar>("Residual::backward", 0, {}, settings_.lambda.factor(), dsum, df);
+    detail::residual_add<Scalar>("Residual::backward", context.executor, 0, {}, settings_.lambda.factor(), dsum, df);
     detail::zero_invalid_rows(saved.mask_.view(), df);
     if (settings_.drop) settings_.drop->backward_into(df, saved.drop_, df, context);
     if (norms_.branch) norms_.branch->backward_into(df, saved.branch_, df, scratch.rest(context));
@@ -371,14 +371,15 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                            const Context& context) {
     if ((norms_.in && settings_.in_scale != 1) || saved.mask_.view().is_given()) {
       const MutableView scaled = temporary(scratch, da);
-      scale(norms_.in ? settings_.in_scale : 1, da, scaled);
+      scale(context, norms_.in ? settings_.in_scale : 1, da, scaled);
       detail::zero_invalid_rows(saved.mask_.view(), scaled);
       da = scaled;
     }
     if (norms_.in) {
       norms_.in->backward_into(da, saved.in_, dx.is_wanted() ? add_to(dx.view()) : dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
-      detail::residual_add<Scalar>("Residual::backward", 1, dx.view(), settings_.in_scale, da, dx.view());
+      detail::residual_add<Scalar>("Residual::backward", context.executor, 1, dx.view(), settings_.in_scale, da,
+                                   dx.view());
     }
   }
 
