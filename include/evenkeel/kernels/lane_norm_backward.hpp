@@ -47,18 +47,24 @@ class LaneNormBackwardPass {
                        const PieceSums<T>* pieces = nullptr) noexcept
       : a_(args), totals_(totals), pieces_(pieces) {}
 
-  static LaneBlocks blocks(const LaneNormBackward<X, P>& a) noexcept {
-    return {a.outer, a.lanes, block_lanes<X>(2, a.length, a.lanes)};
+  /// Whether all lanes have parameters in common whose gradients are wanted: then strips are whole blocks, as their
+  /// sums depend on how many lanes they are of.
+  static bool has_row_parameters(const LaneNormBackward<X, P>& a) noexcept {
+    return (a.dgamma || a.dbeta) && !a.parameters_per_lane;
+  }
+  static LaneStrips strips(const LaneNormBackward<X, P>& a) noexcept {
+    const Index at_once = block_lanes<X>(2, a.length, a.lanes);
+    return {a.outer, a.lanes, at_once, has_row_parameters(a) ? at_once : lane_strip<T>};
   }
   /// Pieces of a block, each of which adds to the parameters of rows.
-  static Index pieces(const LaneBlocks& blocks) noexcept {
-    return (std::min(blocks.at_once, blocks.lanes) + row_piece - 1) / row_piece;
+  static Index pieces(const LaneStrips& strips) noexcept {
+    return (std::min(strips.at_once, strips.lanes) + row_piece - 1) / row_piece;
   }
 
-  /// Blocks [first, last), whose pieces go to the slots from `slot` on.
+  /// Strips [first, last), whose pieces go to the slots from `slot` on.
   void run(Index first, Index last, Index slot = 0) noexcept {
     slot_ = slot;
-    blocks(a_).for_each(first, last, [this](Index o, Index lane, Index lanes) {
+    strips(a_).for_each_block(first, last, [this](Index o, Index lane, Index lanes) {
       if (pieces_) pieces_->begin(slot_);
       block(o, lane, lanes);
       ++slot_;
@@ -78,6 +84,16 @@ class LaneNormBackwardPass {
     LaneBlock<X> dx;
     Index first;
     const T *mean, *mean_rest, *rstd;
+
+    Block part(Index lane, Index count) const noexcept {
+      return {dy.part(lane, count),
+              x.part(lane, count),
+              dx.part(lane, count),
+              first + lane,
+              mean + (centred ? lane : 0),
+              mean_rest == constant_block<T, 0>.values ? mean_rest : mean_rest + lane,
+              rstd + lane};
+    }
   };
 
   void block(Index o, Index first, Index lanes) noexcept {
@@ -90,14 +106,16 @@ class LaneNormBackwardPass {
                   a_.mean + (centred ? at : 0),
                   has_rest ? a_.mean_rest + at : constant_block<T, 0>.values,
                   a_.rstd + at};
-    bool is_fine = true;
-    for (Index j = 0; j < lanes; ++j) is_fine = is_fine && is_ordinary(RowStatistics<T>{T(0), T(0), b.rstd[j]});
-    is_fine ? differentiate<false>(b) : differentiate_extreme(b);
+    are_ordinary(b.rstd, lanes) ? differentiate<false>(b) : differentiate_extreme(b);
   }
 
   [[gnu::noinline]] void differentiate_extreme(const Block& b) noexcept {
-    std::transform(b.rstd, b.rstd + b.x.lanes, scale_.at, power_of_two_below<T>);
-    differentiate<true>(b);
+    const Index step = has_row_parameters(a_) ? b.x.lanes : lane_strip<T>;
+    for (Index lane = 0; lane < b.x.lanes; lane += step) {
+      const Block strip = b.part(lane, std::min(step, b.x.lanes - lane));
+      std::transform(strip.rstd, strip.rstd + strip.x.lanes, scale_.at, power_of_two_below<T>);
+      are_ordinary(strip.rstd, strip.x.lanes) ? differentiate<false>(strip) : differentiate<true>(strip);
+    }
   }
 
   template <bool Scaled>
@@ -133,10 +151,9 @@ class LaneNormBackwardPass {
 
   template <int Rows, class Coefficients>
   void sum_rows(const Block& b, const Coefficients& coefficients, Index l) noexcept {
-    const bool has_row_parameters = totals_ && !a_.parameters_per_lane;
     for (Index start = 0; start < b.x.lanes; start += row_piece) {
-      has_row_parameters ? sum_piece<Rows, true>(b, coefficients, l, start)
-                         : sum_piece<Rows, false>(b, coefficients, l, start);
+      has_row_parameters(a_) ? sum_piece<Rows, true>(b, coefficients, l, start)
+                             : sum_piece<Rows, false>(b, coefficients, l, start);
     }
   }
 
@@ -247,38 +264,32 @@ class LaneNormBackwardPass {
   LaneArray<T> chunk_g_, chunk_gx_, gain_, slope_, intercept_, scale_;
 };
 
-/// Bytes of one block of lanes: what a step is made of.
-template <class X, class P>
-inline Index lane_block_bytes(const LaneNormBackward<X, P>& a, const LaneBlocks& blocks) noexcept {
-  return a.length * std::min(blocks.at_once, a.lanes) * static_cast<Index>(sizeof(X));
-}
-
 /// The sums of parameters that all lanes have in common, of some blocks at a time.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run>
 inline void sum_rows_of_lanes(const LaneNormBackward<X, P>& a, const ParameterTotals<Compute<X>>& totals, void* rest,
                               const Run& run, Index slots) noexcept {
   using Pass = LaneNormBackwardPass<Arch, NormRow, X, P>;
-  const LaneBlocks blocks = Pass::blocks(a);
+  const LaneStrips blocks = Pass::strips(a);
   const PieceSums<Compute<X>> pieces(rest, a.length, Pass::pieces(blocks));
   for (Index done = 0; done < blocks.count(); done += slots) {
     const Index count = std::min(slots, blocks.count() - done);
-    run(count, lane_block_bytes(a, blocks),
+    run(count, strip_bytes<X>(blocks, a.length),
         [&](Index first, Index last) { Pass(a, &totals, &pieces).run(done + first, done + last, first); });
     run(a.length, 2 * count * Pass::pieces(blocks) * static_cast<Index>(sizeof(Compute<X>)),
         [&](Index first, Index last) { pieces.add_to(totals, count, first, last); });
   }
 }
 
-/// Blocks of lanes where nothing is summed over lanes of different blocks, or all in their order. Lanes with parameters
+/// Strips of lanes where nothing is summed over lanes of different strips, or all in their order. Lanes with parameters
 /// of their own are taken with those of every outer index.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run>
 inline void differentiate_lanes(const LaneNormBackward<X, P>& a, const ParameterTotals<Compute<X>>* totals,
                                 const Run& run) noexcept {
   using Pass = LaneNormBackwardPass<Arch, NormRow, X, P>;
-  const LaneBlocks blocks = Pass::blocks(a);
-  const Index bytes = lane_block_bytes(a, blocks), per_outer = blocks.per_outer();
+  const LaneStrips strips = Pass::strips(a);
+  const Index bytes = strip_bytes<X>(strips, a.length), per_outer = strips.per_outer();
   if (!totals) {
-    return run(blocks.count(), bytes, [&](Index first, Index last) { Pass(a, nullptr).run(first, last); });
+    return run(strips.count(), bytes, [&](Index first, Index last) { Pass(a, nullptr).run(first, last); });
   }
   run(per_outer, a.outer * bytes, [&](Index first, Index last) {
     Pass pass(a, totals);
@@ -299,7 +310,7 @@ inline std::size_t lane_norm_backward_slot_bytes(Index parameters) noexcept {
   return PieceSums<T>::workspace_bytes(parameters, most_pieces, 1);
 }
 
-/// dx, dgamma and dbeta, as far as they are wanted. Blocks of lanes are differentiated by `run`, see InOnePiece; with
+/// dx, dgamma and dbeta, as far as they are wanted. Strips of lanes are differentiated by `run`, see InOnePiece; with
 /// slots, which take workspace, also where they have parameters in common.
 ///
 /// Aliasing  dx may be dy; nothing else may overlap.
