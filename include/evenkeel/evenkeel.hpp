@@ -26,6 +26,7 @@
 #include "evenkeel/blocks/two_norm_parallel_block.hpp"
 #include "evenkeel/core/dropout_mask.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
+#include "evenkeel/core/executor.hpp"
 #include "evenkeel/core/mask_view.hpp"
 #include "evenkeel/core/moments.hpp"
 #include "evenkeel/core/random.hpp"

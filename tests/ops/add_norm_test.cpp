@@ -272,7 +272,7 @@ Results<S> unfused_backward(const Case& c, const Values<S>& v, const Forward<S>&
   const evenkeel::detail::BranchFactor<S> factor(static_cast<S>(sum.lambda), sum.lambdas.data());
   const auto add = [&](double alpha, const TensorView<const S>& x, const evenkeel::detail::BranchFactor<S>& lambda,
                        const TensorView<const S>& d, std::vector<S>& out) {
-    evenkeel::detail::residual_add<S>("unfused", alpha, x, lambda, d, c.view(out));
+    evenkeel::detail::residual_add<S>("unfused", {}, alpha, x, lambda, d, c.view(out));
   };
   if (w.dx) add(sum.alpha, g, 1, w.add_dx ? c.view(std::as_const(r.dx)) : TensorView<const S>(), r.dx);
   if (w.dh) add(1, w.add_dh ? c.view(std::as_const(r.dh)) : TensorView<const S>(), factor, g, r.dh);

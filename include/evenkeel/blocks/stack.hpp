@@ -109,7 +109,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
       normalized_by = around.next;
     }
     if (!final_norm_) {
-      detail::residual_add<Scalar>("Stack::forward", 1, stream, 0, {}, y);
+      detail::residual_add<Scalar>("Stack::forward", context.executor, 1, stream, 0, {}, y);
     } else if (!normalized_by) {
       final_norm_->forward_into(stream, y, saved.final_, context);
     }
@@ -143,7 +143,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     }
     if (!dx.is_wanted()) return;
     const View before = dx.adds() ? View(dx.view()) : View();
-    detail::residual_add<Scalar>("Stack::backward", 1, dstream, 1, before, dx.view());
+    detail::residual_add<Scalar>("Stack::backward", context.executor, 1, dstream, 1, before, dx.view());
   }
 
   /// Bytes of workspace with which forward_into and backward_into allocate nothing themselves, for x of this shape.

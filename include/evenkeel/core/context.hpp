@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 
+#include "evenkeel/core/executor.hpp"
 #include "evenkeel/core/mask_view.hpp"
 #include "evenkeel/core/shape.hpp"
 
@@ -19,6 +20,9 @@ class AnyKeyValueCache;
 
 /// What a call carries besides data. Passed on unchanged by everything that calls other operations.
 struct Context {
+  /// Who runs the blocks of an operation: by default the caller's thread alone. Results are the same to the last bit.
+  Executor executor = {};
+
   /// Memory that calls may use while they run, of any alignment. Empty: they allocate what they need.
   ///
   /// One workspace serves one call at a time; `workspace_bytes` of an operation says how much it takes.

@@ -28,8 +28,10 @@ bool are_last_axis(const TensorView<Scalar>& view, Index features) noexcept {
 template <template <class, class, bool> class NormRow, class Scalar>
 class AddedNorm {
  public:
-  AddedNorm(const char* where, const Addition<Scalar>& sum, const TensorView<Scalar>& s, const Axes& axes)
-      : sum_(sum),
+  AddedNorm(const char* where, const Executor& executor, const Addition<Scalar>& sum, const TensorView<Scalar>& s,
+            const Axes& axes)
+      : executor_(executor),
+        sum_(sum),
         s_(s),
         x_rows_(norm_operand(where, "x", sum.x, axes)),
         h_rows_(norm_operand(where, "h", sum.h, axes)) {
@@ -49,8 +51,8 @@ class AddedNorm {
         return fused(t.in, t.out, call.args);
       }
     }
-    residual_add<Scalar>(where, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
-    PlainNorm<NormRow, Scalar>().forward(where, t, call, scratch);
+    residual_add<Scalar>(where, executor_, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
+    PlainNorm<NormRow, Scalar>{executor_}.forward(where, t, call, scratch);
   }
 
  private:
@@ -75,9 +77,10 @@ class AddedNorm {
                                          .lambdas = sum_.lambda.each,
                                          .bias = sum_.lambda.bias,
                                          .has_one_bias = sum_.lambda.has_one_bias},
-        a);
+        a, InBlocks(executor_));
   }
 
+  const Executor& executor_;
   Addition<Scalar> sum_;
   TensorView<Scalar> s_;
   NormOperand<const Scalar> x_rows_, h_rows_;
@@ -97,7 +100,7 @@ void normalize_sum(const char* where, const Addition<Scalar>& sum, const TensorV
   require_sum(where, sum.x, "h", sum.h, "s", s);
   require_sum(where, sum.x, "h", sum.h, "y", y);
   if (s.data() != y.data()) require_no_overlap(where, "y", y, "s", s);
-  const AddedNorm<NormRow, Scalar> run(where, sum, s, o.axes);
+  const AddedNorm<NormRow, Scalar> run(where, context.executor, sum, s, o.axes);
   normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, o, saved, context);
 }
 
@@ -135,7 +138,7 @@ struct SumBlocks {
   void before(Index, const kernels::RowNormBackward<Scalar, P>&) const noexcept {}
   template <class P>
   void after(Index first, const kernels::RowNormBackward<Scalar, P>& block) {
-    sum.run(all.rows(first, block.rows));
+    sum.run(all.rows(first, block.rows), {});
   }
 };
 
@@ -144,9 +147,10 @@ template <template <class, class, bool> class NormRow, class Scalar>
 class AddedNormBackward {
  public:
   /// `more` is what is added to the gradient of s, or has no memory.
-  AddedNormBackward(const char* where, SumGradients<Scalar>& sum, const TensorView<const Scalar>& more,
-                    const SumTensors<Scalar>& tensors, const Axes& axes)
+  AddedNormBackward(const char* where, const Executor& executor, SumGradients<Scalar>& sum,
+                    const TensorView<const Scalar>& more, const SumTensors<Scalar>& tensors, const Axes& axes)
       : where_(where),
+        executor_(executor),
         sum_(sum),
         more_(more),
         tensors_(tensors),
@@ -162,17 +166,17 @@ class AddedNormBackward {
       const bool are_rows =
           t.at.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() && dh_rows_.is_rows();
       const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features());
-      if (t.at.dx.data && are_rows && fit && tensors_.ds.size() > 0 && !t.mask.is_given()) {
-        a.workspace = scratch.take_bytes(NormBackwardWorkspace<Scalar>(t.at, a.dgamma || a.dbeta).of_kernel);
-        return fused(t.at, row_arguments(a, t.at));
+      const bool is_free = executor_.is_serial() || !sum_.sums_anything();  // to take blocks in any order
+      if (t.at.dx.data && are_rows && fit && is_free && tensors_.ds.size() > 0 && !t.mask.is_given()) {
+        return fused(t.at, row_arguments(a, t.at), scratch);
       }
     }
     if (t.at.dx.data && more_.data()) {
-      if (more_.data() != t.at.dx.data) residual_add<Scalar>(where, 1, more_, 0, {}, tensors_.ds);
+      if (more_.data() != t.at.dx.data) residual_add<Scalar>(where, executor_, 1, more_, 0, {}, tensors_.ds);
       a.add_dx = true;
     }
-    PlainNorm<NormRow, Scalar>().backward(where, t, a, scratch);
-    if (t.at.dx.data) sum_.run(tensors_);
+    PlainNorm<NormRow, Scalar>{executor_}.backward(where, t, a, scratch);
+    if (t.at.dx.data) sum_.run(tensors_, executor_);
   }
 
  private:
@@ -186,13 +190,16 @@ class AddedNormBackward {
     return {rows.data, rows.rows(), rows.features(), rows.at.outer.stride};
   }
   template <class P>
-  void fused(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a) const {
+  void fused(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) const {
+    const NormBackwardWorkspace<Scalar> workspace(executor_, t, a.dgamma || a.dbeta);
+    a.workspace = scratch.take_bytes(workspace.of_kernel);
     a.ds = more_rows_.data, a.ds_stride = more_rows_.at.outer.stride;
     SumBlocks<Scalar> blocks(sum_, {matrix(t.dx), matrix(h_rows_), matrix(dx_rows_), matrix(dh_rows_)}, a.features);
-    kernels::row_norm_backward_in_blocks<native, NormRow>(a, blocks);
+    kernels::row_norm_backward_in_blocks<native, NormRow>(a, blocks, InBlocks(executor_), workspace.slots.of_rows);
   }
 
   const char* where_;
+  const Executor& executor_;
   SumGradients<Scalar>& sum_;
   TensorView<const Scalar> more_;
   SumTensors<Scalar> tensors_;
@@ -295,7 +302,8 @@ void add_normalize_backward(const char* where, const AddNormUpstream<Scalar>& in
   ds.take(scratch);
   sum.begin(scratch);
   if (to.any()) norm.dx = ds.view;
-  const AddedNormBackward<NormRow, Scalar> run(where, sum, in.ds, {ds.view, in.h, to.dx.view(), to.dh.view()}, o.axes);
+  const AddedNormBackward<NormRow, Scalar> run(where, context.executor, sum, in.ds,
+                                               {ds.view, in.h, to.dx.view(), to.dh.view()}, o.axes);
   normalize_backward_by<NormRow, Scalar>(run, where, in.dy, in.s, saved, o, norm, rest_of(scratch, context));
   sum.finish();
 }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "evenkeel/core/shape.hpp"
+#include "evenkeel/core/context.hpp"
 
 /// Attention of each head: softmax(q * k^T * scale) * v, and its backward. Matrix products are Eigen's.
 namespace evenkeel {
@@ -105,20 +105,71 @@ void attend_rows(const AttentionShape& a, const Scalar* q, const Scalar* k, cons
   query_head(a, attended, text, head).middleRows(first, rows).noalias() = scores * key_head(a, v, text, head);
 }
 
-/// Attention of every head, at most `rows_at_once` queries at a time. `probabilities` has room for those, or, where
-/// `keeps` is set, for all: [batch, heads, queries, keys].
+/// Memory of which each of some blocks of heads that run at the same time has a slot. Slots are equally aligned, as
+/// Eigen's sums depend on where they begin.
 template <class Scalar>
-void attend(const AttentionShape& a, const Scalar* q, const Scalar* k, const Scalar* v, Index rows_at_once, bool keeps,
-            Scalar* probabilities, Scalar* attended) {
-  for (Index text = 0; text < a.batch; ++text) {
-    for (Index head = 0; head < a.heads; ++head) {
-      for (Index first = 0; first < a.queries; first += rows_at_once) {
-        const Index rows = std::min(rows_at_once, a.queries - first);
-        attend_rows(a, q, k, v, text, head, first, rows, probabilities, attended);
-        if (keeps) probabilities += rows * a.keys;
-      }
-    }
+struct AttentionSlots {
+  static constexpr Index most = 16;
+
+  Scalar* memory;
+  Index size;  ///< of a slot, at least what it holds
+  Index count;
+
+  static constexpr Index slot_size(Index numbers) noexcept {
+    constexpr Index line = 64 / static_cast<Index>(sizeof(Scalar));
+    return (numbers + line - 1) / line * line;
   }
+  /// How many slots are of use for so many heads.
+  static Index useful(const Executor& executor, Index heads) noexcept {
+    return executor.is_serial() ? 1 : std::clamp<Index>(heads, 1, most);
+  }
+
+  static AttentionSlots take(const Executor& executor, Index heads, Index size, Scratch& scratch) {
+    const Index count = useful(executor, heads);
+    return {scratch.take<Scalar>(count * size), size, count};
+  }
+  /// What they take of a workspace with any executor.
+  static std::size_t bytes(Index heads, Index size) noexcept {
+    return Scratch::bytes<Scalar>(std::min(heads, most) * size);
+  }
+
+  /// body(head, memory of its slot) for all heads, blocks of which are run by `executor` if one head has work enough.
+  template <class Body>
+  void run(const Executor& executor, Index heads, Index work, const Body& body) const {
+    constexpr Index least_work = Index{1} << 18;
+    const Index per_block = std::max((heads + count - 1) / count, least_work / std::max<Index>(work, 1));
+    executor.run((heads + per_block - 1) / per_block, [&](Index first, Index last) {
+      for (Index block = first; block < last; ++block) {
+        const Index begin = block * per_block;
+        for (Index i = begin; i < std::min(begin + per_block, heads); ++i) body(i, memory + block * size);
+      }
+    });
+  }
+};
+
+/// Multiplications of one head.
+inline Index head_work(const AttentionShape& a) noexcept { return 2 * a.queries * a.keys * a.head_dim; }
+
+/// Attention of every head, at most `rows_at_once` queries at a time, whose probabilities go to a slot.
+template <class Scalar>
+void attend(const Executor& executor, const AttentionShape& a, const Scalar* q, const Scalar* k, const Scalar* v,
+            Index rows_at_once, const AttentionSlots<Scalar>& slots, Scalar* attended) {
+  slots.run(executor, a.batch * a.heads, head_work(a), [&](Index i, Scalar* probabilities) {
+    for (Index first = 0; first < a.queries; first += rows_at_once) {
+      attend_rows(a, q, k, v, i / a.heads, i % a.heads, first, std::min(rows_at_once, a.queries - first), probabilities,
+                  attended);
+    }
+  });
+}
+
+/// The same, and keeps the probabilities [batch, heads, queries, keys].
+template <class Scalar>
+void attend_and_keep(const Executor& executor, const AttentionShape& a, const Scalar* q, const Scalar* k,
+                     const Scalar* v, Scalar* probabilities, Scalar* attended) {
+  const AttentionSlots<Scalar> no_memory{nullptr, 0, AttentionSlots<Scalar>::most};
+  no_memory.run(executor, a.batch * a.heads, head_work(a), [&](Index i, Scalar*) {
+    attend_rows(a, q, k, v, i / a.heads, i % a.heads, 0, a.queries, probabilities + i * a.queries * a.keys, attended);
+  });
 }
 
 /// The gradient at the scores of one head [queries, keys], from that at the probabilities, in place. `capped` has room
@@ -139,27 +190,40 @@ void scores_backward(const AttentionShape& a, const Scalar* q, const Scalar* k, 
   dscores *= static_cast<Scalar>(a.scale);
 }
 
-/// The gradients at q, k and v, from that at what was attended to. dq may be dattended. `scratch` has room for
-/// queries * keys numbers, or twice as many where scores are capped.
+/// The tensors of a backward. dq may be dattended.
 template <class Scalar>
-void attend_backward(const AttentionShape& a, const Scalar* q, const Scalar* k, const Scalar* v,
-                     const Scalar* probabilities, const Scalar* dattended, Scalar* scratch, Scalar* dq, Scalar* dk,
-                     Scalar* dv) {
+struct AttentionGradients {
+  const Scalar *q, *k, *v, *probabilities, *dattended;
+  Scalar *dq, *dk, *dv;
+};
+
+/// Of one head; it adds to dk and dv. `scratch` has room for queries * keys numbers, or twice as many where scores are
+/// capped.
+template <class Scalar>
+void attend_backward_head(const AttentionShape& a, const AttentionGradients<Scalar>& t, Index text, Index head,
+                          Scalar* scratch) {
   const Index size = a.queries * a.keys;
-  std::fill_n(dk, a.batch * a.key_batch_stride, Scalar(0));
-  std::fill_n(dv, a.batch * a.key_batch_stride, Scalar(0));
-  for (Index text = 0; text < a.batch; ++text) {
-    for (Index head = 0; head < a.heads; ++head, probabilities += size) {
-      const ConstScoreMap<Scalar> p(probabilities, a.queries, a.keys);
-      const auto upstream = query_head(a, dattended, text, head);
-      ScoreMap<Scalar> dscores(scratch, a.queries, a.keys);
-      dscores.noalias() = upstream * key_head(a, v, text, head).transpose();
-      key_head(a, dv, text, head).noalias() += p.transpose() * upstream;
-      scores_backward(a, q, k, text, head, p, dscores, scratch + size);
-      query_head(a, dq, text, head).noalias() = dscores * key_head(a, k, text, head);
-      key_head(a, dk, text, head).noalias() += dscores.transpose() * query_head(a, q, text, head);
-    }
-  }
+  const ConstScoreMap<Scalar> p(t.probabilities + (text * a.heads + head) * size, a.queries, a.keys);
+  const auto upstream = query_head(a, t.dattended, text, head);
+  ScoreMap<Scalar> dscores(scratch, a.queries, a.keys);
+  dscores.noalias() = upstream * key_head(a, t.v, text, head).transpose();
+  key_head(a, t.dv, text, head).noalias() += p.transpose() * upstream;
+  scores_backward(a, t.q, t.k, text, head, p, dscores, scratch + size);
+  query_head(a, t.dq, text, head).noalias() = dscores * key_head(a, t.k, text, head);
+  key_head(a, t.dk, text, head).noalias() += dscores.transpose() * query_head(a, t.q, text, head);
+}
+
+/// The gradients at q, k and v, from that at what was attended to. Heads that share one of k and v follow one another.
+template <class Scalar>
+void attend_backward(const Executor& executor, const AttentionShape& a, const AttentionGradients<Scalar>& t,
+                     const AttentionSlots<Scalar>& slots) {
+  std::fill_n(t.dk, a.batch * a.key_batch_stride, Scalar(0));
+  std::fill_n(t.dv, a.batch * a.key_batch_stride, Scalar(0));
+  const Index sharing = a.heads / a.kv_heads;
+  slots.run(executor, a.batch * a.kv_heads, sharing * head_work(a), [&](Index i, Scalar* scratch) {
+    const Index text = i / a.kv_heads, first = i % a.kv_heads * sharing;
+    for (Index head = first; head < first + sharing; ++head) attend_backward_head(a, t, text, head, scratch);
+  });
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "evenkeel/detail/batch_norm_checks.hpp"
+#include "evenkeel/detail/in_blocks.hpp"
 #include "evenkeel/kernels/lane_norm_backward.hpp"
 #include "evenkeel/kernels/lane_norm_forward.hpp"
 #include "evenkeel/kernels/segment_norm_backward.hpp"
@@ -38,24 +39,25 @@ Args forward_args(const Scalar* x, Scalar* y, const BatchNormOptions<Scalar>& o,
 /// Statistics of each channel, where they are to be saved, and y.
 ///
 /// Channels that lie side by side are lanes, if there are enough to fill vectors. Others are groups of segments: a
-/// segment for each outer index.
+/// segment for each outer index. Short runs are taken by the caller's thread alone.
 template <class Scalar>
-void normalize_channels(const Scalar* x, Scalar* y, BatchNormAxes axes, const BatchNormOptions<Scalar>& o,
-                        BatchNormStatistics<Scalar>* saved) {
+void normalize_channels(const Executor& executor, const Scalar* x, Scalar* y, BatchNormAxes axes,
+                        const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved) {
   const bool is_short = saved && has_short_runs<Scalar>({&axes.x, &axes.y});
   if (are_lanes({&axes.x, &axes.y}) && !is_short) {
     auto args = forward_args<kernels::LaneNormForward<Scalar>>(x, y, o, saved);
     args.length = axes.x.outer.extent, args.lanes = axes.channels();
     args.x_stride = axes.x.outer.stride, args.y_stride = axes.y.outer.stride;
     args.parameters_per_lane = true;
-    return kernels::lane_norm_forward<native, kernels::LayerNormRow>(args);
+    return kernels::lane_norm_forward<native, kernels::LayerNormRow>(args, InBlocks(executor));
   }
   auto args = forward_args<kernels::SegmentNormForward<Scalar>>(x, y, o, saved);
   args.groups = axes.channels(), args.segments = axes.x.outer.extent, args.columns = axes.x.inner.extent;
   args.x_group_stride = axes.x.channel.stride, args.x_segment_stride = axes.x.outer.stride;
   args.y_group_stride = axes.y.channel.stride, args.y_segment_stride = axes.y.outer.stride;
   args.parameter_group_step = 1;
-  is_short ? kernels::short_run_norm_forward<native>(args) : kernels::segment_norm_forward<native>(args);
+  if (is_short) return kernels::short_run_norm_forward<native>(args);
+  kernels::segment_norm_forward<native>(args, InBlocks(executor));
 }
 
 /// What the kernels of either layout take alike.
@@ -74,7 +76,7 @@ Args backward_args(const Scalar* dy, const Scalar* x, const BatchNormStatistics<
 
 /// The layouts are those of normalize_channels.
 template <class Scalar>
-void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackwardAxes axes,
+void differentiate_channels(const Executor& executor, const Scalar* dy, const Scalar* x, BatchNormBackwardAxes axes,
                             const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                             const BatchNormGradients<Scalar>& to, void* workspace) {
   const bool is_short = has_short_runs<Scalar>({&axes.x, &axes.dy, &axes.dx});
@@ -83,7 +85,7 @@ void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackward
     args.length = axes.x.outer.extent, args.lanes = axes.x.channel.extent;
     args.dy_stride = axes.dy.outer.stride, args.x_stride = axes.x.outer.stride, args.dx_stride = axes.dx.outer.stride;
     args.parameters_per_lane = true;
-    return kernels::lane_norm_backward<native, kernels::LayerNormRow>(args);
+    return kernels::lane_norm_backward<native, kernels::LayerNormRow>(args, InBlocks(executor));
   }
   auto args = backward_args<kernels::SegmentNormBackward<Scalar>>(dy, x, saved, gamma, to, workspace);
   args.groups = axes.x.channel.extent, args.segments = axes.x.outer.extent, args.columns = axes.x.inner.extent;
@@ -92,7 +94,7 @@ void differentiate_channels(const Scalar* dy, const Scalar* x, BatchNormBackward
   args.dx_group_stride = axes.dx.channel.stride, args.dx_segment_stride = axes.dx.outer.stride;
   args.parameter_group_step = 1;
   if (is_short && kernels::short_run_norm_backward<native>(args)) return;
-  kernels::segment_norm_backward<native>(args);
+  kernels::segment_norm_backward<native>(args, InBlocks(executor));
 }
 
 template <class Scalar>

@@ -69,12 +69,12 @@ PositionMask channel_mask(const char* where, const BatchNormOptions<Scalar>& o, 
 
 /// Statistics, and y, of the valid positions; zeros elsewhere.
 template <class Scalar>
-void normalize_positions(const TensorView<const Scalar>& x, const TensorView<Scalar>& y, const BatchNormAxes& axes,
-                         const ValidPositions& valid, const BatchNormOptions<Scalar>& o, int channel_axis,
-                         BatchNormStatistics<Scalar>* saved, Scratch& scratch) {
-  if (valid.count == axes.values_per_channel()) return normalize_channels(x.data(), y.data(), axes, o, saved);
+void normalize_positions(const Executor& executor, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                         const BatchNormAxes& axes, const ValidPositions& valid, const BatchNormOptions<Scalar>& o,
+                         int channel_axis, BatchNormStatistics<Scalar>* saved, Scratch& scratch) {
+  if (valid.count == axes.values_per_channel()) return normalize_channels(executor, x.data(), y.data(), axes, o, saved);
   const Images<Scalar> to(y, channel_axis);
-  if (valid.count > 0) normalize_valid(Images<const Scalar>(x, channel_axis), to, valid, o, saved, scratch);
+  if (valid.count > 0) normalize_valid(executor, Images<const Scalar>(x, channel_axis), to, valid, o, saved, scratch);
   if (y.data()) write_zeros_where_masked(to, valid);
 }
 
@@ -92,7 +92,7 @@ void batch_norm_training(const char* where, const TensorView<const Scalar>& x, c
   const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
   reset(saved, x.shape(), channel_axis, axes.channels(), true, valid.count == 0);
   if (x.size() == 0) return;
-  normalize_positions(x, y, axes, valid, o, channel_axis, &saved, scratch);
+  normalize_positions(context.executor, x, y, axes, valid, o, channel_axis, &saved, scratch);
   if (valid.count > 0) update_running(update, saved, valid.count);
 }
 
@@ -110,7 +110,7 @@ Index measure_channels(const char* where, const TensorView<const Scalar>& x, con
   const ValidPositions valid = valid_positions(mask, axes.values_per_channel(), scratch);
   reset(saved, x.shape(), channel_axis, axes.channels(), true, valid.count == 0);
   const TensorView<Scalar> no_y(nullptr, x.shape(), x.strides(), x.order());
-  if (x.size() > 0) normalize_positions(x, no_y, axes, valid, o, channel_axis, &saved, scratch);
+  if (x.size() > 0) normalize_positions(context.executor, x, no_y, axes, valid, o, channel_axis, &saved, scratch);
   return valid.count;
 }
 
@@ -125,7 +125,7 @@ void batch_norm_untracked(const char* where, const TensorView<const Scalar>& x, 
   require_values(where, valid.count, o.allow_one_value, x.shape());
   if (x.size() == 0) return;
   const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
-  normalize_positions<Scalar>(x, y, axes, valid, o, channel_axis, nullptr, scratch);
+  normalize_positions<Scalar>(context.executor, x, y, axes, valid, o, channel_axis, nullptr, scratch);
 }
 
 // ---------------------------------------------------------------- running statistics
@@ -154,9 +154,9 @@ const Scalar* side_by_side(const ChannelView<const Scalar>& numbers, Index first
 
 /// y = activation((x - mean) * scale + beta), for a block of channels at a time, whose coefficients are on the stack.
 template <class Scalar, class Activation>
-void apply_running(const TensorView<const Scalar>& x, const TensorView<Scalar>& y, const BatchNormAxes& axes,
-                   const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
-                   const Activation& activation) {
+void apply_running(const Executor& executor, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
+                   const BatchNormAxes& axes, const RunningStatistics<Scalar>& running,
+                   const BatchNormOptions<Scalar>& o, const Activation& activation) {
   constexpr Index block = 16384 / static_cast<Index>(sizeof(Scalar));
   Scalar numbers[block], scale[block];
   for (Index first = 0; first < axes.channels(); first += block) {
@@ -167,7 +167,7 @@ void apply_running(const TensorView<const Scalar>& x, const TensorView<Scalar>& 
     args.center = running.mean.is_given() ? side_by_side(running.mean, first, count, Scalar(0), numbers) : nullptr;
     args.scale = scale;
     args.shift = o.beta.is_given() ? o.beta.data() + first : nullptr;
-    kernels::channel_affine<native>(args, activation);
+    kernels::channel_affine<native>(args, activation, InBlocks(executor));
   }
 }
 
@@ -179,7 +179,7 @@ void batch_norm_inference(const char* where, const TensorView<const Scalar>& x, 
   const PositionMask mask = channel_mask<Scalar>(where, o, x, y, "y");
   require_running(where, running, x, y, o.channel_axis);
   Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 0));
-  apply_running(x, y, axes, running, o, activation);
+  apply_running(context.executor, x, y, axes, running, o, activation);
   if (!mask.is_given()) return;
   const Images<Scalar> to(y, resolved_axis(where, o.channel_axis, x.shape()));
   write_zeros_where_masked(to, valid_positions(mask, axes.values_per_channel(), scratch));
@@ -217,13 +217,14 @@ void batch_norm_backward(const char* where, const TensorView<const Scalar>& dy, 
   void* workspace = scratch.take_bytes(bytes);
   const Index positions = axes.x.outer.extent * axes.x.inner.extent;
   const ValidPositions valid = valid_positions(mask, positions, scratch);
-  if (valid.count == positions) return differentiate_channels(dy.data(), x.data(), axes, saved, o.gamma, to, workspace);
+  if (valid.count == positions)
+    return differentiate_channels(context.executor, dy.data(), x.data(), axes, saved, o.gamma, to, workspace);
   const int axis = resolved_axis(where, o.channel_axis, x.shape());
   const TensorView<Scalar> dx =
       to.dx.is_wanted() ? to.dx.view() : TensorView<Scalar>(nullptr, x.shape(), {}, x.order());
   const MaskedGradientImages<Scalar> images{Images<const Scalar>(dy, axis), Images<const Scalar>(x, axis),
                                             Images<Scalar>(dx, axis)};
-  differentiate_valid(images, valid, saved, o.gamma, to, workspace, scratch);
+  differentiate_valid(context.executor, images, valid, saved, o.gamma, to, workspace, scratch);
 }
 
 }  // namespace detail

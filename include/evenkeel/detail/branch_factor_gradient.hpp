@@ -50,7 +50,7 @@ void add_branch_factor_gradient(const char* where, const TensorView<const Scalar
     Scratch scratch(where, context, branch_factor_workspace_bytes<Scalar>(factors));
     auto* totals = scratch.take<kernels::ProductTotal<Scalar>>(factors);
     std::fill_n(totals, factors, kernels::ProductTotal<Scalar>{});
-    kernels::add_column_product_sums(product_sum_args(where, ds, d), totals);
+    kernels::add_column_product_sums(product_sum_args(where, ds, d), totals, InBlocks(context.executor));
     for (std::size_t k = 0; k < dlambda.size(); ++k) dlambda[k] += kernels::total_value<Scalar>(totals[k]);
   }
 }

@@ -8,6 +8,7 @@
 
 #include "evenkeel/core/dropout_mask.hpp"
 #include "evenkeel/core/tensor_view.hpp"
+#include "evenkeel/detail/in_blocks.hpp"
 #include "evenkeel/kernels/storage.hpp"
 
 namespace evenkeel {
@@ -71,8 +72,16 @@ class DropoutPass {
   DropoutPass(const DropoutMask& mask, const DropoutAxes& axes, bool adds)
       : mask_(mask), axes_(axes), scale_(static_cast<kernels::Compute<Scalar>>(mask.scale())), adds_(adds) {}
 
-  /// All of x, from the first element on.
-  void run(const Scalar* x, Scalar* y) const { walk(0, x, y, 0); }
+  /// All of x, from the first element on, tile by tile.
+  void run(const Scalar* x, Scalar* y, const Executor& executor) const {
+    Index all_tiles = row_tiles() * column_tiles();
+    for (int a = 0; a < axes_.count - 2; ++a) all_tiles *= axis(a).extent;
+    const Index bytes = std::min(tile_rows, rows().extent) * std::min(tile_width(), columns().extent) *
+                        static_cast<Index>(sizeof(Scalar));
+    InBlocks{executor}(all_tiles, bytes, [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) run_tile(i, x, y);
+    });
+  }
 
  private:
   static constexpr Index tile_rows = 64, tile_columns = 128;
@@ -81,23 +90,31 @@ class DropoutPass {
   const DropoutAxis& rows() const noexcept { return axis(axes_.count - 2); }
   const DropoutAxis& columns() const noexcept { return axis(axes_.count - 1); }
 
-  void walk(int a, const Scalar* x, Scalar* y, Index position) const {
-    if (a == axes_.count - 2) return walk_tiles(x, y, position);
-    const DropoutAxis& outer = axis(a);
-    for (Index i = 0; i < outer.extent; ++i) {
-      walk(a + 1, x + i * outer.x, y + i * outer.y, position + i * outer.position);
-    }
-  }
+  static Index tiles(Index extent, Index tile) noexcept { return (extent + tile - 1) / tile; }
+  Index row_tiles() const noexcept { return tiles(rows().extent, tile_rows); }
+  Index column_tiles() const noexcept { return tiles(columns().extent, tile_width()); }
+  /// A single row is taken in longer tiles.
+  Index tile_width() const noexcept { return rows().extent == 1 ? tile_rows * tile_columns : tile_columns; }
 
-  void walk_tiles(const Scalar* x, Scalar* y, Index position) const {
-    const DropoutAxis &row = rows(), &column = columns();
-    for (Index j = 0; j < column.extent; j += tile_columns) {
-      const Index width = std::min(tile_columns, column.extent - j);
-      for (Index i = 0; i < row.extent; i += tile_rows) {
-        tile(x + i * row.x + j * column.x, y + i * row.y + j * column.y,
-             position + i * row.position + j * column.position, std::min(tile_rows, row.extent - i), width);
-      }
+  /// Tiles are counted along rows, then along columns, then along the other axes from the last to the first.
+  void run_tile(Index rest, const Scalar* x, Scalar* y) const {
+    Index position = 0;
+    const auto move = [&](const DropoutAxis& along, Index by) {
+      x += by * along.x;
+      y += by * along.y;
+      position += by * along.position;
+    };
+    const Index i = rest % row_tiles() * tile_rows;
+    rest /= row_tiles();
+    const Index j = rest % column_tiles() * tile_width();
+    rest /= column_tiles();
+    for (int a = axes_.count - 3; a >= 0; --a) {
+      move(axis(a), rest % axis(a).extent);
+      rest /= axis(a).extent;
     }
+    move(rows(), i);
+    move(columns(), j);
+    tile(x, y, position, std::min(tile_rows, rows().extent - i), std::min(tile_width(), columns().extent - j));
   }
 
   /// Its mask by rows, its numbers in the order of memory.
@@ -162,10 +179,11 @@ class DropoutPass {
 
 /// y = kept ? x / (1 - p) : 0, or y += that. Shapes are alike; y may be x.
 template <class Scalar>
-void dropout(const DropoutMask& mask, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-             bool adds = false) {
+void dropout(const Executor& executor, const DropoutMask& mask, const TensorView<const Scalar>& x,
+             const TensorView<Scalar>& y, bool adds = false) {
   if (x.size() == 0) return;
-  DropoutPass<Scalar>(mask, dropout_axes(mask.kind(), x, y), adds).run(x.data(), y.data());
+  const DropoutAxes axes = dropout_axes(mask.kind(), x, y);
+  DropoutPass<Scalar>(mask, axes, adds).run(x.data(), y.data(), executor);
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "evenkeel/core/images.hpp"
+#include "evenkeel/detail/in_blocks.hpp"
 #include "evenkeel/kernels/group_lanes_backward.hpp"
 #include "evenkeel/kernels/group_lanes_forward.hpp"
 #include "evenkeel/kernels/lane_norm_backward.hpp"
@@ -121,16 +122,16 @@ Args lane_args(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
 }
 
 template <class Scalar>
-void normalize_lanes(const kernels::SegmentNormForward<Scalar>& a) noexcept {
+void normalize_lanes(const kernels::SegmentNormForward<Scalar>& a, const InBlocks& run) noexcept {
   auto args = lane_args<kernels::LaneNormForward<Scalar>>(a);
   args.outer = a.outer, args.length = a.segments, args.lanes = a.groups, args.parameters_per_lane = true;
-  kernels::lane_norm_forward<native, kernels::LayerNormRow>(args);
+  kernels::lane_norm_forward<native, kernels::LayerNormRow>(args, run);
 }
 template <class Scalar>
-void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
+void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a, const InBlocks& run) noexcept {
   auto args = lane_args<kernels::LaneNormBackward<Scalar>>(a);
   args.outer = a.outer, args.length = a.segments, args.lanes = a.groups, args.parameters_per_lane = true;
-  kernels::lane_norm_backward<native, kernels::LayerNormRow>(args);
+  kernels::lane_norm_backward<native, kernels::LayerNormRow>(args, run);
 }
 
 template <class Scalar>
@@ -148,10 +149,12 @@ void differentiate_group_lanes(const kernels::SegmentNormBackward<Scalar>& a,
   kernels::group_lanes_backward<native>(args);
 }
 
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
+/// Calls the kernel; `first` is the first group that there are statistics of in `args`. Groups of lanes are taken by
+/// the caller's thread alone.
 template <class Scalar>
-void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layout, const Images<const Scalar>& x,
-                      const Images<Scalar>& y, Index groups, Index first, void* workspace) noexcept {
+void normalize_images(const Executor& executor, kernels::SegmentNormForward<Scalar> args, GroupLayout layout,
+                      const Images<const Scalar>& x, const Images<Scalar>& y, Index groups, Index first,
+                      void* workspace) noexcept {
   const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
   set_extents(args, layout, x, groups);
   args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
@@ -163,9 +166,9 @@ void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layo
   }
   switch (group_kernel(layout, x, groups)) {
     case GroupKernel::segments:
-      return kernels::segment_norm_forward<native>(args);
+      return kernels::segment_norm_forward<native>(args, InBlocks(executor));
     case GroupKernel::lanes:
-      return normalize_lanes(args);
+      return normalize_lanes(args, InBlocks(executor));
     case GroupKernel::group_lanes:
       return normalize_group_lanes(args, lane_groups(layout, x, groups), workspace);
   }
@@ -173,8 +176,9 @@ void normalize_images(kernels::SegmentNormForward<Scalar> args, GroupLayout layo
 
 /// Calls the kernel; `first` is the first group that there are statistics of in `args`.
 template <class Scalar>
-void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout layout, const Images<const Scalar>& dy,
-                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Index first) noexcept {
+void differentiate_images(const Executor& executor, kernels::SegmentNormBackward<Scalar> args, GroupLayout layout,
+                          const Images<const Scalar>& dy, const Images<const Scalar>& x, const Images<Scalar>& dx,
+                          Index groups, Index first) noexcept {
   const GroupStrides dy_stride = group_strides(layout, dy, groups), x_stride = group_strides(layout, x, groups);
   set_extents(args, layout, x, groups);
   args.dy = dy.data(), args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
@@ -190,9 +194,9 @@ void differentiate_images(kernels::SegmentNormBackward<Scalar> args, GroupLayout
   args.mean += first, args.mean_rest += first, args.rstd += first;
   switch (group_kernel(layout, x, groups)) {
     case GroupKernel::segments:
-      return kernels::segment_norm_backward<native>(args);
+      return kernels::segment_norm_backward<native>(args, InBlocks(executor));
     case GroupKernel::lanes:
-      return differentiate_lanes(args);
+      return differentiate_lanes(args, InBlocks(executor));
     case GroupKernel::group_lanes:
       return differentiate_group_lanes(args, lane_groups(layout, x, groups));
   }

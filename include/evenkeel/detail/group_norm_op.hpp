@@ -113,14 +113,15 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
                                            .rstd = saved ? saved->rstd.data() : nullptr,
                                            .eps = eps};
   if (x.size() == 0) return;
-  if (mask.is_given()) return normalize_masked(args, mask, from, to, groups, scratch);
-  if (!is_copied) return normalize_images(args, layout, from, to, groups, 0, scratch.take_bytes(bytes));
+  if (mask.is_given()) return normalize_masked(context.executor, args, mask, from, to, groups, scratch);
+  if (!is_copied)
+    return normalize_images(context.executor, args, layout, from, to, groups, 0, scratch.take_bytes(bytes));
   Scalar* dense = scratch.take<Scalar>(copied);
   for (Index first = 0; first < from.batch().extent; first += at_once) {
     const Index count = std::min(at_once, from.batch().extent - first);
     const auto part = gathered(from.examples(first, count), dense);
     const Images<Scalar> result(dense, count, from.channels().extent, from.pixels());
-    normalize_images(args, group_layout(part), part, result, groups, first * groups, nullptr);
+    normalize_images(context.executor, args, group_layout(part), part, result, groups, first * groups, nullptr);
     for_each_copied(to.examples(first, count), dense, [](Scalar& y_element, Scalar value) { y_element = value; });
   }
 }
@@ -154,9 +155,9 @@ void require_group_gradients(const char* where, const RowNormGradients<Scalar>& 
 
 /// Backward by way of copies of x and dy, the second of which becomes dx.
 template <class Scalar>
-void differentiate_copies(kernels::SegmentNormBackward<Scalar> args, const Images<const Scalar>& dy,
-                          const Images<const Scalar>& x, const Images<Scalar>& dx, Index groups, Scalar* dense_dy,
-                          Scalar* dense_x, Index at_once) {
+void differentiate_copies(const Executor& executor, kernels::SegmentNormBackward<Scalar> args,
+                          const Images<const Scalar>& dy, const Images<const Scalar>& x, const Images<Scalar>& dx,
+                          Index groups, Scalar* dense_dy, Scalar* dense_x, Index at_once) {
   const bool adds = args.add_dx;
   args.add_dx = false;
   for (Index first = 0; first < x.batch().extent; first += at_once) {
@@ -164,7 +165,7 @@ void differentiate_copies(kernels::SegmentNormBackward<Scalar> args, const Image
     const auto x_part = gathered(x.examples(first, count), dense_x);
     const auto dy_part = gathered(dy.examples(first, count), dense_dy);
     const Images<Scalar> result(dx.data() ? dense_dy : nullptr, count, x.channels().extent, x.pixels());
-    differentiate_images(args, group_layout(x_part), dy_part, x_part, result, groups, first * groups);
+    differentiate_images(executor, args, group_layout(x_part), dy_part, x_part, result, groups, first * groups);
     args.add_dgamma = args.add_dbeta = true;
     if (!dx.data()) continue;
     for_each_copied(dx.examples(first, count), dense_dy,
@@ -211,11 +212,13 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
                                             .add_dbeta = to.dbeta.adds(),
                                             .workspace = scratch.take_bytes(bytes)};
   if (groups == 0) return;
-  if (mask.is_given()) return differentiate_masked(args, mask, {dy_images, x_images, dx_images}, groups, scratch);
-  if (!is_copied) return differentiate_images(args, layout, dy_images, x_images, dx_images, groups, 0);
+  if (mask.is_given())
+    return differentiate_masked(context.executor, args, mask, {dy_images, x_images, dx_images}, groups, scratch);
+  if (!is_copied)
+    return differentiate_images(context.executor, args, layout, dy_images, x_images, dx_images, groups, 0);
   Scalar* dense_dy = scratch.template take<Scalar>(copied);
-  differentiate_copies(args, dy_images, x_images, dx_images, groups, dense_dy, scratch.template take<Scalar>(copied),
-                       at_once);
+  differentiate_copies(context.executor, args, dy_images, x_images, dx_images, groups, dense_dy,
+                       scratch.template take<Scalar>(copied), at_once);
 }
 
 /// Bytes of workspace for forward and backward of a tensor of this shape, in whatever layout.

@@ -59,8 +59,9 @@ void set_dense(Args& args, Index channels, Index positions) noexcept {
 
 /// Forward with the statistics of the valid positions; without y where that has no data.
 template <class Scalar>
-void normalize_valid(const Images<const Scalar>& x, const Images<Scalar>& y, const ValidPositions& valid,
-                     const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved, Scratch& scratch) {
+void normalize_valid(const Executor& executor, const Images<const Scalar>& x, const Images<Scalar>& y,
+                     const ValidPositions& valid, const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved,
+                     Scratch& scratch) {
   Scalar* dense = scratch.take<Scalar>(channels_at_once<Scalar> * valid.count);
   for_each_channels<Scalar>(x.channels().extent, [&](Index first, Index count) {
     gather_valid(x.channel_range(first, count), valid, dense);
@@ -69,7 +70,7 @@ void normalize_valid(const Images<const Scalar>& x, const Images<Scalar>& y, con
     args.y_group_stride = valid.count;
     move_to_channel(first, {&args.gamma, &args.beta});
     move_to_channel(first, {&args.mean, &args.mean_rest, &args.rstd, &args.var});
-    kernels::segment_norm_forward<native>(args);
+    kernels::segment_norm_forward<native>(args, InBlocks(executor));
     if (y.data()) scatter_valid(y.channel_range(first, count), valid, dense);
   });
 }
@@ -82,7 +83,7 @@ struct MaskedGradientImages {
 };
 
 template <class Scalar>
-void differentiate_valid(const MaskedGradientImages<Scalar>& t, const ValidPositions& valid,
+void differentiate_valid(const Executor& executor, const MaskedGradientImages<Scalar>& t, const ValidPositions& valid,
                          const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                          const BatchNormGradients<Scalar>& to, void* workspace, Scratch& scratch) {
   const Index size = channels_at_once<Scalar> * valid.count;
@@ -96,7 +97,7 @@ void differentiate_valid(const MaskedGradientImages<Scalar>& t, const ValidPosit
     args.dx = args.dx ? dense_dy : nullptr, args.add_dx = false;
     move_to_channel(first, {&args.gamma, &args.mean, &args.mean_rest, &args.rstd});
     move_to_channel(first, {&args.dgamma, &args.dbeta});
-    kernels::segment_norm_backward<native>(args);
+    kernels::segment_norm_backward<native>(args, InBlocks(executor));
     if (args.dx) scatter_valid(t.dx.channel_range(first, count), valid, dense_dy, to.dx.adds());
   });
   if (to.dx.is_wanted() && !to.dx.adds()) write_zeros_where_masked(t.dx, valid);

@@ -31,8 +31,9 @@ std::size_t masked_backward_bytes(const Images<const Scalar>& x) noexcept {
 }
 
 template <class Scalar>
-void normalize_masked(const kernels::SegmentNormForward<Scalar>& args, const PositionMask& mask,
-                      const Images<const Scalar>& x, const Images<Scalar>& y, Index groups, Scratch& scratch) {
+void normalize_masked(const Executor& executor, const kernels::SegmentNormForward<Scalar>& args,
+                      const PositionMask& mask, const Images<const Scalar>& x, const Images<Scalar>& y, Index groups,
+                      Scratch& scratch) {
   const Index channels = x.channels().extent;
   auto* flags = scratch.take<std::uint8_t>(x.pixels());
   Scalar* dense = scratch.take<Scalar>(channels * x.pixels());
@@ -41,7 +42,8 @@ void normalize_masked(const kernels::SegmentNormForward<Scalar>& args, const Pos
     const auto to = y.examples(n, 1);
     if (valid.count > 0) {
       gather_valid(x.examples(n, 1), valid, dense);
-      normalize_images(args, GroupLayout::pixels_contiguous, Images<const Scalar>(dense, 1, channels, valid.count),
+      normalize_images(executor, args, GroupLayout::pixels_contiguous,
+                       Images<const Scalar>(dense, 1, channels, valid.count),
                        Images<Scalar>(dense, 1, channels, valid.count), groups, n * groups, nullptr);
       scatter_valid(to, valid, dense);
     }
@@ -58,7 +60,7 @@ struct GradientImages {
 
 /// An example without a valid pixel is taken too: the parameters' gradients begin at 0 with the first.
 template <class Scalar>
-void differentiate_masked(kernels::SegmentNormBackward<Scalar> args, const PositionMask& mask,
+void differentiate_masked(const Executor& executor, kernels::SegmentNormBackward<Scalar> args, const PositionMask& mask,
                           const GradientImages<Scalar>& t, Index groups, Scratch& scratch) {
   const Index channels = t.x.channels().extent, pixels = t.x.pixels();
   const bool adds = args.add_dx;
@@ -70,7 +72,7 @@ void differentiate_masked(kernels::SegmentNormBackward<Scalar> args, const Posit
     gather_valid(t.dy.examples(n, 1), valid, dense_dy);
     gather_valid(t.x.examples(n, 1), valid, dense_x);
     const auto dense = [&](auto* data) { return Images(data, 1, channels, valid.count); };
-    differentiate_images(args, GroupLayout::pixels_contiguous, dense(static_cast<const Scalar*>(dense_dy)),
+    differentiate_images(executor, args, GroupLayout::pixels_contiguous, dense(static_cast<const Scalar*>(dense_dy)),
                          dense(static_cast<const Scalar*>(dense_x)), dense(t.dx.data() ? dense_dy : nullptr), groups,
                          n * groups);
     args.add_dgamma = args.add_dbeta = true;

@@ -4,6 +4,7 @@
 
 #include "evenkeel/core/axis_view.hpp"
 #include "evenkeel/core/context.hpp"
+#include "evenkeel/detail/in_blocks.hpp"
 #include "evenkeel/kernels/lane_norm_backward.hpp"
 #include "evenkeel/kernels/row_norm_backward.hpp"
 #include "evenkeel/kernels/row_norm_forward.hpp"
@@ -97,19 +98,21 @@ std::size_t norm_workspace_bytes(const NormOperand<const Scalar>& x, const NormO
   return are_taken_as_they_are ? 0 : Scratch::bytes_of(GatheredRows<Scalar>::bytes(x.features()));
 }
 
-/// Forward of a norm: `a` has what does not depend on where x and y are.
+/// Forward of a norm: `a` has what does not depend on where x and y are. Rows that are gathered share memory, and are
+/// taken one after another.
 template <template <class, class, bool> class NormRow, class Scalar, class P>
-void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, kernels::RowNormForward<Scalar, P> a,
-              Scratch& scratch) {
+void run_norm(const Executor& executor, const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y,
+              kernels::RowNormForward<Scalar, P> a, Scratch& scratch) {
   a.rows = x.rows();
   a.features = x.features();
+  const InBlocks run(executor);
   if constexpr (kernels::is_vectorized<Scalar>) {
-    if (x.is_lanes() && y.is_lanes()) return kernels::lane_norm_forward<native, NormRow>(lane_arguments(a, x, y));
+    if (x.is_lanes() && y.is_lanes()) return kernels::lane_norm_forward<native, NormRow>(lane_arguments(a, x, y), run);
   }
   if (x.is_rows() && y.is_rows()) {
     a.x = x.data, a.x_stride = x.at.outer.stride;
     a.y = y.data, a.y_stride = y.at.outer.stride;
-    return kernels::row_norm_forward<native, NormRow>(a);
+    return kernels::row_norm_forward<native, NormRow>(a, run);
   }
   if (a.features == 0) return;
   using Gathered = GatheredRows<Scalar>;
@@ -119,7 +122,7 @@ void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, 
   for (Index first = 0, all = x.rows(); first < all; first += a.rows) {
     a.rows = std::min(Gathered::at_once(a.features), all - first);
     Gathered::read(x, first, a.rows, rows);
-    kernels::row_norm_forward<native, NormRow>(a);
+    kernels::row_norm_forward<native, NormRow>(a, InBlocks(Executor()));
     Gathered::write(y, first, a.rows, rows);
     for (kernels::Compute<Scalar>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
       if (*statistic) *statistic += a.rows;
@@ -177,7 +180,7 @@ void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNo
     Gathered::read(t.dy, first, a.rows, dy);
     Gathered::read(t.x, first, a.rows, x);
     if (a.dx && a.add_dx) Gathered::read({t.dx.data, t.dx.at}, first, a.rows, dx);
-    kernels::row_norm_backward<native, NormRow>(a);
+    kernels::row_norm_backward<native, NormRow>(a, InBlocks(Executor()));
     if (a.dx) Gathered::write(t.dx, first, a.rows, dx);
     a.add_dgamma = a.add_dbeta = true;
     for (const kernels::Compute<Scalar>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
@@ -186,35 +189,58 @@ void run_gathered_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNo
   }
 }
 
+/// How many parts of a backward are summed at the same time, each in a slot of its own.
+struct NormSlots {
+  Index of_rows = 1;   ///< chunks of rows
+  Index of_lanes = 0;  ///< blocks of lanes; 0: one after another
+};
+
+/// For any executor but a serial one. Of small chunks there are more, so that a thread takes several together.
 template <class Scalar>
-std::size_t lane_workspace_bytes(Index features) noexcept {
+NormSlots parallel_slots(Index rows, Index features) noexcept {
+  const Index chunk_bytes = kernels::chunk_rows * features * static_cast<Index>(sizeof(Scalar));
+  const Index chunks = (rows + kernels::chunk_rows - 1) / kernels::chunk_rows;
+  return {std::clamp<Index>(chunks, 1, InBlocks::most_items(chunk_bytes)), std::min(InBlocks::most_blocks, rows)};
+}
+
+/// What the kernels take for gradients of parameters.
+template <class Scalar>
+std::size_t row_kernel_bytes(Index rows, Index features, const NormSlots& slots) noexcept {
+  return kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features, slots.of_rows);
+}
+template <class Scalar>
+std::size_t lane_kernel_bytes(Index features, const NormSlots& slots) noexcept {
   if constexpr (kernels::is_vectorized<Scalar>) {
-    return kernels::lane_norm_backward_workspace_bytes<Scalar>(features);
+    return kernels::lane_norm_backward_workspace_bytes<Scalar>(features) +
+           static_cast<std::size_t>(slots.of_lanes) * kernels::lane_norm_backward_slot_bytes<native, Scalar>(features);
   } else {
     return 0;
   }
 }
 
-/// What run_norm_backward takes of a workspace, whatever the layout.
+/// What run_norm_backward takes of a workspace, whatever the layout and the executor.
 template <class Scalar>
 std::size_t norm_backward_workspace_bytes(Index rows, Index features) noexcept {
-  const std::size_t of_kernels = std::max(kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features),
-                                          lane_workspace_bytes<Scalar>(features));
+  const NormSlots slots = parallel_slots<Scalar>(rows, features);
+  const std::size_t of_kernels =
+      std::max(row_kernel_bytes<Scalar>(rows, features, slots), lane_kernel_bytes<Scalar>(features, slots));
   return Scratch::bytes_of(of_kernels) + 3 * Scratch::bytes_of(GatheredRows<Scalar>::bytes(features));
 }
 
-/// What it takes in this layout.
+/// What it takes in this layout, with this executor.
 template <class Scalar>
 struct NormBackwardWorkspace {
+  NormSlots slots;
   std::size_t of_kernel = 0, gathered = 0;
 
-  NormBackwardWorkspace(const NormBackwardOperands<Scalar>& t, bool wants_parameters) {
+  NormBackwardWorkspace(const Executor& executor, const NormBackwardOperands<Scalar>& t, bool wants_parameters) {
     const Index rows = t.x.rows(), features = t.x.features();
-    if (wants_parameters) {
-      of_kernel = t.are_lanes() ? lane_workspace_bytes<Scalar>(features)
-                                : kernels::row_norm_backward_workspace_bytes<Scalar>(rows, features);
-    }
-    if (!t.are_lanes() && !t.are_rows()) gathered = 3 * Scratch::bytes_of(GatheredRows<Scalar>::bytes(features));
+    const bool is_gathered = !t.are_lanes() && !t.are_rows();
+    if (is_gathered) gathered = 3 * Scratch::bytes_of(GatheredRows<Scalar>::bytes(features));
+    if (!wants_parameters) return;
+    if (!executor.is_serial() && !is_gathered) slots = parallel_slots<Scalar>(rows, features);
+    of_kernel =
+        t.are_lanes() ? lane_kernel_bytes<Scalar>(features, slots) : row_kernel_bytes<Scalar>(rows, features, slots);
   }
   std::size_t bytes() const noexcept { return Scratch::bytes_of(of_kernel) + gathered; }
 };
@@ -233,16 +259,20 @@ kernels::RowNormBackward<Scalar, P> row_arguments(kernels::RowNormBackward<Scala
 
 /// Backward of a norm: `a` has what does not depend on where the tensors are.
 template <template <class, class, bool> class NormRow, class Scalar, class P>
-void run_norm_backward(const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
-                       const NormBackwardWorkspace<Scalar>& workspace, Scratch& scratch) {
+void run_norm_backward(const Executor& executor, const NormBackwardOperands<Scalar>& t,
+                       kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) {
+  const NormBackwardWorkspace<Scalar> workspace(executor, t, a.dgamma || a.dbeta);
   a.rows = t.x.rows();
   a.features = t.x.features();
   a.workspace = scratch.take_bytes(workspace.of_kernel);
+  const InBlocks run(executor);
   if constexpr (kernels::is_vectorized<Scalar>) {
-    if (t.are_lanes()) return kernels::lane_norm_backward<native, NormRow>(lane_arguments(a, t));
+    if (t.are_lanes()) {
+      return kernels::lane_norm_backward<native, NormRow>(lane_arguments(a, t), run, workspace.slots.of_lanes);
+    }
   }
   if (!t.are_rows() && a.rows * a.features > 0) return run_gathered_backward<NormRow>(t, a, scratch);
-  kernels::row_norm_backward<native, NormRow>(row_arguments(a, t));
+  kernels::row_norm_backward<native, NormRow>(row_arguments(a, t), run, workspace.slots.of_rows);
 }
 
 }  // namespace detail

@@ -62,7 +62,7 @@ struct RowNormCall {
 };
 
 template <class Scalar, class P>
-void apply_parameters(const NormOperand<Scalar>& y, const P* gamma, const P* beta) {
+void apply_parameters(const Executor& executor, const NormOperand<Scalar>& y, const P* gamma, const P* beta) {
   kernels::row_affine<native>(kernels::RowAffine<Scalar, P>{.y = y.data,
                                                             .gamma = gamma,
                                                             .beta = beta,
@@ -71,22 +71,23 @@ void apply_parameters(const NormOperand<Scalar>& y, const P* gamma, const P* bet
                                                             .lanes = y.at.inner.extent,
                                                             .row_stride = y.at.outer.stride,
                                                             .feature_stride = y.at.length.stride,
-                                                            .lane_stride = y.at.inner.stride});
+                                                            .lane_stride = y.at.inner.stride},
+                              InBlocks(executor));
 }
 
 /// Forward of rows that are all valid.
 template <template <class, class, bool> class NormRow, class Scalar, class P>
-void run_norm(const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y, RowNormCall<Scalar, P> call,
-              Scratch& scratch) {
+void run_norm(const Executor& executor, const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y,
+              RowNormCall<Scalar, P> call, Scratch& scratch) {
   if constexpr (kernels::is_16_bit<Scalar>) {
     const P *gamma = call.args.gamma, *beta = call.args.beta;
     if (call.rounding == Rounding::before_gamma && (gamma || beta)) {
       call.args.gamma = call.args.beta = nullptr;
-      run_norm<NormRow>(x, y, call.args, scratch);
-      return apply_parameters(y, gamma, beta);
+      run_norm<NormRow>(executor, x, y, call.args, scratch);
+      return apply_parameters(executor, y, gamma, beta);
     }
   }
-  run_norm<NormRow>(x, y, call.args, scratch);
+  run_norm<NormRow>(executor, x, y, call.args, scratch);
 }
 
 /// The statistics of a kernel's arguments from row `first` on.
@@ -106,13 +107,14 @@ std::size_t masked_norm_workspace_bytes(Index rows, Index features) noexcept {
 
 /// Statistics of masked rows are 0, as they are before the call.
 template <template <class, class, bool> class NormRow, class Scalar, class P>
-void run_masked_norm(const char* where, const PositionMask& mask, const NormOperand<const Scalar>& x,
-                     const NormOperand<Scalar>& y, const RowNormCall<Scalar, P>& call, Scratch& scratch) {
+void run_masked_norm(const char* where, const Executor& executor, const PositionMask& mask,
+                     const NormOperand<const Scalar>& x, const NormOperand<Scalar>& y,
+                     const RowNormCall<Scalar, P>& call, Scratch& scratch) {
   const RowRuns runs(mask, x, scratch);
-  if (runs.are_all_valid()) return run_norm<NormRow>(x, y, call, scratch);
+  if (runs.are_all_valid()) return run_norm<NormRow>(executor, x, y, call, scratch);
   const auto normalize = [&](Index first, Index count) {
     Scratch of_run(where, scratch.rest({}), 0);
-    run_norm<NormRow>(x.part(first, count), y.part(first, count),
+    run_norm<NormRow>(executor, x.part(first, count), y.part(first, count),
                       RowNormCall<Scalar, P>{from_row(call.args, first), call.rounding}, of_run);
   };
   runs.for_each(normalize, [&](Index first, Index count) { write_zeros(y.part(first, count)); });
@@ -120,20 +122,17 @@ void run_masked_norm(const char* where, const PositionMask& mask, const NormOper
 
 /// Backward; `a` adds to dgamma and dbeta from the second run on.
 template <template <class, class, bool> class NormRow, class Scalar, class P>
-void run_masked_norm_backward(const char* where, const PositionMask& mask, const NormBackwardOperands<Scalar>& t,
-                              kernels::RowNormBackward<Scalar, P> a, Scratch& scratch) {
+void run_masked_norm_backward(const char* where, const Executor& executor, const PositionMask& mask,
+                              const NormBackwardOperands<Scalar>& t, kernels::RowNormBackward<Scalar, P> a,
+                              Scratch& scratch) {
   const RowRuns runs(mask, t.x, scratch);
   const auto differentiate = [&](Index first, Index count) {
     const NormBackwardOperands<Scalar> part{t.dy.part(first, count), t.x.part(first, count), t.dx.part(first, count)};
     Scratch of_run(where, scratch.rest({}), 0);
-    run_norm_backward<NormRow>(part, from_row(a, first), NormBackwardWorkspace<Scalar>(part, a.dgamma || a.dbeta),
-                               of_run);
+    run_norm_backward<NormRow>(executor, part, from_row(a, first), of_run);
     a.add_dgamma = a.add_dbeta = true;
   };
-  if (runs.are_all_valid()) {
-    const NormBackwardWorkspace<Scalar> workspace(t, a.dgamma || a.dbeta);
-    return run_norm_backward<NormRow>(t, a, workspace, scratch);
-  }
+  if (runs.are_all_valid()) return run_norm_backward<NormRow>(executor, t, a, scratch);
   differentiate(0, 0);  // no rows: the parameters' gradients begin at 0, or at what is there
   runs.for_each(differentiate, [&](Index first, Index count) {
     if (t.dx.data && !a.add_dx) write_zeros(t.dx.part(first, count));

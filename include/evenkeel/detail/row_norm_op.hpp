@@ -77,8 +77,8 @@ struct RowNormBackwardOperands {
 
   /// Whether a kernel is called for some rows after others, and adds to their parameters' gradients.
   bool is_in_parts() const noexcept { return mask.is_given() || !(at.are_lanes() || at.are_rows()); }
-  std::size_t workspace_bytes(bool wants_parameters) const {
-    if (!mask.is_given()) return NormBackwardWorkspace<Scalar>(at, wants_parameters).bytes();
+  std::size_t workspace_bytes(const Executor& executor, bool wants_parameters) const {
+    if (!mask.is_given()) return NormBackwardWorkspace<Scalar>(executor, at, wants_parameters).bytes();
     return Scratch::bytes<std::uint8_t>(mask.size()) +
            norm_backward_workspace_bytes<Scalar>(at.x.rows(), at.x.features());
   }
@@ -87,17 +87,19 @@ struct RowNormBackwardOperands {
 /// What has been checked, run by the kernels of the norm alone.
 template <template <class, class, bool> class NormRow, class Scalar>
 struct PlainNorm {
+  const Executor& executor;
+
   template <class P>
   void forward(const char* where, const RowNormOperands<Scalar>& t, const RowNormCall<Scalar, P>& call,
                Scratch& scratch) const {
-    t.mask.is_given() ? run_masked_norm<NormRow>(where, t.mask, t.in, t.out, call, scratch)
-                      : run_norm<NormRow>(t.in, t.out, call, scratch);
+    t.mask.is_given() ? run_masked_norm<NormRow>(where, executor, t.mask, t.in, t.out, call, scratch)
+                      : run_norm<NormRow>(executor, t.in, t.out, call, scratch);
   }
   template <class P>
   void backward(const char* where, const RowNormBackwardOperands<Scalar>& t,
                 const kernels::RowNormBackward<Scalar, P>& a, Scratch& scratch) const {
-    if (t.mask.is_given()) return run_masked_norm_backward<NormRow>(where, t.mask, t.at, a, scratch);
-    run_norm_backward<NormRow>(t.at, a, NormBackwardWorkspace<Scalar>(t.at, a.dgamma || a.dbeta), scratch);
+    t.mask.is_given() ? run_masked_norm_backward<NormRow>(where, executor, t.mask, t.at, a, scratch)
+                      : run_norm_backward<NormRow>(executor, t.at, a, scratch);
   }
 };
 
@@ -145,7 +147,7 @@ void normalize_by(const Run& run, const char* where, const TensorView<const Scal
 template <template <class, class, bool> class NormRow, class Scalar>
 void normalize(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
-  normalize_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, x, y, o, saved, context);
+  normalize_by<NormRow>(PlainNorm<NormRow, Scalar>{context.executor}, where, x, y, o, saved, context);
 }
 
 /// Throws unless `saved` comes from a forward of a tensor with x's shape along the same axes.
@@ -234,7 +236,7 @@ void normalize_backward_with(const Run& run, const char* where, const RowNormBac
   const bool wants_parameters = to.dgamma.is_wanted() || to.dbeta.is_wanted();
   Scratch scratch(where, context,
                   parameters.workspace_bytes(gamma, form) + parameters.workspace_bytes(dgamma, of_gradient) +
-                      parameters.workspace_bytes(dbeta) + t.workspace_bytes(wants_parameters));
+                      parameters.workspace_bytes(dbeta) + t.workspace_bytes(context.executor, wants_parameters));
   const kernels::RowNormBackward<Scalar, P> args{
       .gamma = parameters.values(gamma, scratch, form),
       .mean = saved.mean.data(),
@@ -272,7 +274,7 @@ template <template <class, class, bool> class NormRow, class Scalar>
 void normalize_backward(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                         const NormStatistics<Scalar>& saved, const RowNormOptions<Scalar>& o,
                         const RowNormGradients<Scalar>& to, const Context& context) {
-  normalize_backward_by<NormRow>(PlainNorm<NormRow, Scalar>(), where, dy, x, saved, o, to, context);
+  normalize_backward_by<NormRow>(PlainNorm<NormRow, Scalar>{context.executor}, where, dy, x, saved, o, to, context);
 }
 
 /// Bytes of workspace for the backward of a norm over `axes` of a tensor of this shape.

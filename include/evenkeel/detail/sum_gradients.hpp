@@ -72,19 +72,21 @@ class SumGradients {
 
   /// Whether any of it needs the columns of a matrix to be the last axis.
   bool has_vectors() const noexcept { return factor_.has_vectors() || wanted_.any_parameter(); }
+  /// Whether run adds to anything: then runs follow one another, and what is parallel is inside of them.
+  bool sums_anything() const noexcept { return needs_sums() || products_; }
   /// Sums of columns are merged after so many rows: where rows come in pieces, these are multiples of them.
   bool sums_columns() const noexcept { return needs_sums() || (products_ && !has_one_lambda_); }
 
   /// Writes dx and dh, and adds to the sums of parameters. What is written over ds comes last.
-  void run(const SumTensors<Scalar>& t) {
-    add_products(t);
-    add_sums(t.ds);
+  void run(const SumTensors<Scalar>& t, const Executor& executor) {
+    add_products(t, executor);
+    add_sums(t.ds, executor);
     if (t.dx.data() == t.ds.data()) {
-      write_dh(t);
-      write_dx(t);
+      write_dh(t, executor);
+      write_dx(t, executor);
     } else {
-      write_dx(t);
-      write_dh(t);
+      write_dx(t, executor);
+      write_dh(t, executor);
     }
   }
 
@@ -114,7 +116,7 @@ class SumGradients {
   }
   const T& bias(Index k) const noexcept { return factor_.bias[factor_.has_one_bias ? 0 : k]; }
 
-  void add_products(const SumTensors<Scalar>& t) {
+  void add_products(const SumTensors<Scalar>& t, const Executor& executor) {
     if (!products_) return;
     if (has_one_lambda_) {
       kernels::add_product_sum(product_sum_args<Scalar>(where_, t.ds, t.h), products_[0]);
@@ -124,15 +126,15 @@ class SumGradients {
                                  products_[k]);
       }
     } else {
-      kernels::add_column_product_sums(product_sum_args<Scalar>(where_, t.ds, t.h), products_);
+      kernels::add_column_product_sums(product_sum_args<Scalar>(where_, t.ds, t.h), products_, InBlocks(executor));
     }
   }
-  void add_sums(const View& ds) {
+  void add_sums(const View& ds, const Executor& executor) {
     if (!sums_) return;
     if (runs_across_the_last_axis(ds)) {
       for (Index k = 0; k < last_; ++k) kernels::add_product_sum(with_ones(last_slice(ds, k)), sums_[k]);
     } else {
-      kernels::add_column_product_sums(with_ones(ds), sums_);
+      kernels::add_column_product_sums(with_ones(ds), sums_, InBlocks(executor));
     }
   }
   kernels::ProductSumArgs<Scalar> with_ones(const View& ds) const {
@@ -142,13 +144,14 @@ class SumGradients {
     return args;
   }
 
-  void write_dx(const SumTensors<Scalar>& t) const {
+  void write_dx(const SumTensors<Scalar>& t, const Executor& executor) const {
     if (!t.dx.data() || (t.dx.data() == t.ds.data() && alpha_ == 1)) return;
-    residual_add<Scalar>(where_, alpha_, t.ds, 1, wanted_.dx.adds() ? View(t.dx) : View(), t.dx);
+    residual_add<Scalar>(where_, executor, alpha_, t.ds, 1, wanted_.dx.adds() ? View(t.dx) : View(), t.dx);
   }
-  void write_dh(const SumTensors<Scalar>& t) const {
+  void write_dh(const SumTensors<Scalar>& t, const Executor& executor) const {
     if (!t.dh.data() || (t.dh.data() == t.ds.data() && !factor_.each && factor_.one == T(1.0))) return;
-    residual_add<Scalar>(where_, 1, wanted_.dh.adds() ? View(t.dh) : View(), {factor_.one, factor_.each}, t.ds, t.dh);
+    residual_add<Scalar>(where_, executor, 1, wanted_.dh.adds() ? View(t.dh) : View(), {factor_.one, factor_.each},
+                         t.ds, t.dh);
   }
 
   static void add(Total& total, const T& factor, const Total& sum) {

@@ -31,16 +31,20 @@ template <class Arch, template <class, class, bool> class NormRow, class X, clas
 /// s = alpha * x + lambda * (d + bias), then y = x_hat * gamma + beta with the statistics of s: as residual_add and
 /// row_norm_forward one after the other, to the last bit.
 ///
-/// The norm's x is the sum's s, and both have the same rows and features; the sum has x and d.
+/// The norm's x is the sum's s, and both have the same rows and features; the sum has x and d. Rows are taken by `run`,
+/// see InOnePiece.
 ///
 /// Aliasing  s may be x or d; y may be x or d, or s, where s itself is not wanted. Nothing else may overlap.
 /// Cost      x and d read once, s written once and read from cache, y written once; no allocation.
 /// Errors    none: sizes are the caller's duty.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-inline void add_norm_forward(const ResidualAddArgs<X>& sum, const RowNormForward<X, P>& norm) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
+inline void add_norm_forward(const ResidualAddArgs<X>& sum, const RowNormForward<X, P>& norm,
+                             const Run& run = {}) noexcept {
   static_assert(is_vectorized<X>);
   if (norm.rows == 0 || norm.features == 0) return;
-  normalize_sums<Arch, NormRow>(sum, norm);
+  run(norm.rows, norm.features * static_cast<Index>(sizeof(X)), [&](Index first, Index last) {
+    normalize_sums<Arch, NormRow>(rows_of(sum, first, last - first), rows_of(norm, first, last - first));
+  });
 }
 
 }  // namespace kernels

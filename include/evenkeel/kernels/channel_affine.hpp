@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
 
 /// What BatchNorm is in inference, and everything else that scales and shifts channels: one pass over memory.
@@ -204,22 +205,49 @@ class ChannelAffinePass {
   Index row_;
 };
 
+/// channel_affine, of all that there is.
+template <class Arch, class T, class Activation>
+[[gnu::flatten]] inline void affine_channels(const ChannelAffine<T>& a, const Activation& activation) noexcept {
+  ChannelAffinePass<Arch, T, Activation>(a, activation).run();
+}
+
+/// Some of the outer indices, and of the channels.
+template <class T>
+inline ChannelAffine<T> part_of(ChannelAffine<T> a, Index first_outer, Index outer, Index first, Index count) noexcept {
+  a.x += first_outer * a.x_outer_stride + first * a.x_channel_stride;
+  a.y += first_outer * a.y_outer_stride + first * a.y_channel_stride;
+  for (const T** coefficients : {&a.center, &a.scale, &a.shift}) {
+    if (*coefficients) *coefficients += first;
+  }
+  a.outer = outer, a.channels = count;
+  return a;
+}
+
 /// Scale and shift of each channel: y = activation((x - center) * scale + shift).
 ///
 /// BatchNorm in inference: center the running mean, scale = gamma * rstd, shift = beta. Taking the mean off first keeps
 /// the digits that the folded form x * scale + (beta - mean * scale) loses where the mean is large against the spread.
 /// The activation is any function of a batch of elements, Simd<Arch, T>::Batch, to one; lanes that are not elements are
-/// among what it sees. Where there is no SIMD, a batch is a T.
+/// among what it sees. Where there is no SIMD, a batch is a T. Outer indices, or channels if there is only one, are
+/// taken by `run`, see InOnePiece; the activation then runs on several threads.
 ///
 /// Shapes    x, y [outer, channels, inner], contiguous along inner; center, scale, shift [channels].
 /// Aliasing  y may be x; nothing else may overlap.
 /// Numerics  the difference is rounded, and the fma; where there is no center, the fma alone.
 /// Cost      x read once, y written once; no allocation.
 /// Errors    none: sizes are the caller's duty.
-template <class Arch = native, class T, class Activation = Identity>
-[[gnu::flatten]] inline void channel_affine(const ChannelAffine<T>& a, const Activation& activation = {}) noexcept {
+template <class Arch = native, class T, class Activation = Identity, class Run = InOnePiece>
+inline void channel_affine(const ChannelAffine<T>& a, const Activation& activation = {}, const Run& run = {}) noexcept {
   if (a.outer == 0 || a.channels == 0 || a.inner == 0) return;
-  ChannelAffinePass<Arch, T, Activation>(a, activation).run();
+  const Index run_bytes = a.inner * static_cast<Index>(sizeof(T));
+  if (a.outer > 1) {
+    run(a.outer, a.channels * run_bytes, [&](Index first, Index last) {
+      affine_channels<Arch>(part_of(a, first, last - first, 0, a.channels), activation);
+    });
+  } else {
+    run(a.channels, run_bytes,
+        [&](Index first, Index last) { affine_channels<Arch>(part_of(a, 0, 1, first, last - first), activation); });
+  }
 }
 
 /// scale = gamma / sqrt(var + eps), and 0 where that is 1 / 0; gamma may be null: 1.

@@ -28,9 +28,25 @@ struct LaneBlock {
   Index length = 0, stride = 0, lanes = 0;
 
   X* row(Index l) const noexcept { return data + l * stride; }
+  LaneBlock part(Index first, Index count) const noexcept {
+    return {data ? data + first : data, length, stride, count};
+  }
   /// Short rows without gaps: as a run of memory they are best written as they lie, one at a time.
   bool is_one_run() const noexcept { return lanes <= 256 && stride <= 2 * lanes; }
 };
+
+/// Lanes between two bounds at which blocks may begin and end; whether lanes are scaled is decided for each strip by
+/// itself. So results do not depend on how many lanes a block has.
+template <class T>
+inline constexpr Index lane_strip = most_lanes<T> / 16;
+
+/// Whether n lanes with these reciprocal standard deviations are all ordinary.
+template <class T>
+inline bool are_ordinary(const T* rstd, Index n) noexcept {
+  bool is_fine = true;
+  for (Index j = 0; j < n; ++j) is_fine = is_fine && is_ordinary(RowStatistics<T>{T(0), T(0), rstd[j]});
+  return is_fine;
+}
 
 /// Rows that are added up in registers before the sums in the L1 cache are touched.
 inline constexpr Index step_rows = 8;
@@ -219,9 +235,7 @@ class LaneMeter {
       pending = settle(x, eps, true);
     }
     if (pending) rescue(x, eps);
-    bool is_fine = true;
-    for (Index i = 0; i < x.lanes; ++i) is_fine = is_fine && is_ordinary(RowStatistics<T>{T(0), T(0), rstd.at[i]});
-    return is_fine;
+    return are_ordinary(rstd.at, x.lanes);
   }
 
   /// Takes the statistics of lanes whose sums are accurate; the others are shifted to their mean. Returns whether there

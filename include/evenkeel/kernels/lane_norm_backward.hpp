@@ -1,7 +1,7 @@
 #pragma once
 
 #include "evenkeel/kernels/lane_norm_forward.hpp"
-#include "evenkeel/kernels/parameter_totals.hpp"
+#include "evenkeel/kernels/piece_sums.hpp"
 
 /// Gradients of normalization over a strided axis.
 namespace evenkeel {
@@ -31,6 +31,10 @@ struct LaneNormBackward {
   void* workspace = nullptr;         ///< lane_norm_backward_workspace_bytes, any alignment
 };
 
+/// Lanes over which the sums of a row are taken in chains of 32.
+template <class Arch, class T>
+inline constexpr Index lane_row_piece = 32 * Simd<Arch, T>::width;
+
 /// Pass 1 over a block sums g = dy * gamma and g * x_hat of each lane, and dy and dy * x_hat of each row; pass 2 writes
 /// dx from the last row, which is still in a cache, to the first.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P>
@@ -38,18 +42,33 @@ class LaneNormBackwardPass {
  public:
   using T = Compute<X>;
 
-  explicit LaneNormBackwardPass(const LaneNormBackward<X, P>& args) noexcept
-      : a_(args),
-        wants_parameters_(args.dgamma || args.dbeta),
-        parameters_(wants_parameters_ ? args.workspace : nullptr, args.parameters_per_lane ? args.lanes : args.length) {
+  /// `totals` is null if parameters have no gradients, `pieces` where those of rows go straight to them.
+  LaneNormBackwardPass(const LaneNormBackward<X, P>& args, const ParameterTotals<T>* totals,
+                       const PieceSums<T>* pieces = nullptr) noexcept
+      : a_(args), totals_(totals), pieces_(pieces) {}
+
+  /// Whether all lanes have parameters in common whose gradients are wanted: then strips are whole blocks, as their
+  /// sums depend on how many lanes they are of.
+  static bool has_row_parameters(const LaneNormBackward<X, P>& a) noexcept {
+    return (a.dgamma || a.dbeta) && !a.parameters_per_lane;
+  }
+  static LaneStrips strips(const LaneNormBackward<X, P>& a) noexcept {
+    const Index at_once = block_lanes<X>(2, a.length, a.lanes);
+    return {a.outer, a.lanes, at_once, has_row_parameters(a) ? at_once : lane_strip<T>};
+  }
+  /// Pieces of a block, each of which adds to the parameters of rows.
+  static Index pieces(const LaneStrips& strips) noexcept {
+    return (std::min(strips.at_once, strips.lanes) + row_piece - 1) / row_piece;
   }
 
-  void run() noexcept {
-    const Index at_once = block_lanes<X>(2, a_.length, a_.lanes);
-    for (Index o = 0; o < a_.outer; ++o) {
-      for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
-    }
-    if (wants_parameters_) parameters_.write(a_.dgamma, a_.add_dgamma, a_.dbeta, a_.add_dbeta);
+  /// Strips [first, last), whose pieces go to the slots from `slot` on.
+  void run(Index first, Index last, Index slot = 0) noexcept {
+    slot_ = slot;
+    strips(a_).for_each_block(first, last, [this](Index o, Index lane, Index lanes) {
+      if (pieces_) pieces_->begin(slot_);
+      block(o, lane, lanes);
+      ++slot_;
+    });
   }
 
  private:
@@ -57,8 +76,7 @@ class LaneNormBackwardPass {
   using Batch = typename S::Batch;
   static constexpr bool centred = NormRow<Arch, T, false>::centred;
   static constexpr int rows_at_once = S::has_32_registers ? 4 : 2;
-  /// Lanes over which the sums of a row are taken in chains of 32.
-  static constexpr Index row_piece = 32 * S::width;
+  static constexpr Index row_piece = lane_row_piece<Arch, T>;
 
   /// Where a block is, its first lane among all parameters, and its statistics.
   struct Block {
@@ -66,6 +84,16 @@ class LaneNormBackwardPass {
     LaneBlock<X> dx;
     Index first;
     const T *mean, *mean_rest, *rstd;
+
+    Block part(Index lane, Index count) const noexcept {
+      return {dy.part(lane, count),
+              x.part(lane, count),
+              dx.part(lane, count),
+              first + lane,
+              mean + (centred ? lane : 0),
+              mean_rest == constant_block<T, 0>.values ? mean_rest : mean_rest + lane,
+              rstd + lane};
+    }
   };
 
   void block(Index o, Index first, Index lanes) noexcept {
@@ -78,22 +106,24 @@ class LaneNormBackwardPass {
                   a_.mean + (centred ? at : 0),
                   has_rest ? a_.mean_rest + at : constant_block<T, 0>.values,
                   a_.rstd + at};
-    bool is_fine = true;
-    for (Index j = 0; j < lanes; ++j) is_fine = is_fine && is_ordinary(RowStatistics<T>{T(0), T(0), b.rstd[j]});
-    is_fine ? differentiate<false>(b) : differentiate_extreme(b);
+    are_ordinary(b.rstd, lanes) ? differentiate<false>(b) : differentiate_extreme(b);
   }
 
   [[gnu::noinline]] void differentiate_extreme(const Block& b) noexcept {
-    std::transform(b.rstd, b.rstd + b.x.lanes, scale_.at, power_of_two_below<T>);
-    differentiate<true>(b);
+    const Index step = has_row_parameters(a_) ? b.x.lanes : lane_strip<T>;
+    for (Index lane = 0; lane < b.x.lanes; lane += step) {
+      const Block strip = b.part(lane, std::min(step, b.x.lanes - lane));
+      std::transform(strip.rstd, strip.rstd + strip.x.lanes, scale_.at, power_of_two_below<T>);
+      are_ordinary(strip.rstd, strip.x.lanes) ? differentiate<false>(strip) : differentiate<true>(strip);
+    }
   }
 
   template <bool Scaled>
   void differentiate(const Block& b) noexcept {
     const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{b.mean, b.mean_rest, b.rstd, scale_.at};
-    if (wants_parameters_ || !a_.constant_statistics) sum(b, coefficients);
-    if (wants_parameters_ && a_.parameters_per_lane) {
-      for (Index j = 0; j < b.x.lanes; ++j) parameters_.add(b.first + j, gx_.value(j), g_.value(j));
+    if (totals_ || !a_.constant_statistics) sum(b, coefficients);
+    if (totals_ && a_.parameters_per_lane) {
+      for (Index j = 0; j < b.x.lanes; ++j) totals_->add(b.first + j, gx_.value(j), g_.value(j));
     }
     if (!a_.dx) return;
     find_input_gradients(b, coefficients);
@@ -121,10 +151,9 @@ class LaneNormBackwardPass {
 
   template <int Rows, class Coefficients>
   void sum_rows(const Block& b, const Coefficients& coefficients, Index l) noexcept {
-    const bool has_row_parameters = wants_parameters_ && !a_.parameters_per_lane;
     for (Index start = 0; start < b.x.lanes; start += row_piece) {
-      has_row_parameters ? sum_piece<Rows, true>(b, coefficients, l, start)
-                         : sum_piece<Rows, false>(b, coefficients, l, start);
+      has_row_parameters(a_) ? sum_piece<Rows, true>(b, coefficients, l, start)
+                             : sum_piece<Rows, false>(b, coefficients, l, start);
     }
   }
 
@@ -155,8 +184,11 @@ class LaneNormBackwardPass {
       S::store(chunk_gx, S::load(chunk_gx) + sum_of_pairs(gx));
     });
     if constexpr (WithRowParameters) {
-      for (int r = 0; r < Rows; ++r) parameters_.add(l + r, S::sum(dgamma[r]), S::sum(dbeta[r]));
+      for (int r = 0; r < Rows; ++r) add_row(l + r, start / row_piece, S::sum(dgamma[r]), S::sum(dbeta[r]));
     }
+  }
+  void add_row(Index l, Index piece, T dgamma, T dbeta) const noexcept {
+    pieces_ ? pieces_->put(slot_, piece, l, dgamma, dbeta) : totals_->add(l, dgamma, dbeta);
   }
 
   /// Of products whose sums by two stand at the odd places.
@@ -225,25 +257,79 @@ class LaneNormBackwardPass {
   }
 
   const LaneNormBackward<X, P>& a_;
-  const bool wants_parameters_;
-  const ParameterTotals<T> parameters_;
+  const ParameterTotals<T>* totals_;
+  const PieceSums<T>* pieces_;
+  Index slot_ = 0;
   LaneTotal<T> g_, gx_;
   LaneArray<T> chunk_g_, chunk_gx_, gain_, slope_, intercept_, scale_;
 };
 
+/// The sums of parameters that all lanes have in common, of some blocks at a time.
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run>
+inline void sum_rows_of_lanes(const LaneNormBackward<X, P>& a, const ParameterTotals<Compute<X>>& totals, void* rest,
+                              const Run& run, Index slots) noexcept {
+  using Pass = LaneNormBackwardPass<Arch, NormRow, X, P>;
+  const LaneStrips blocks = Pass::strips(a);
+  const PieceSums<Compute<X>> pieces(rest, a.length, Pass::pieces(blocks));
+  for (Index done = 0; done < blocks.count(); done += slots) {
+    const Index count = std::min(slots, blocks.count() - done);
+    run(count, strip_bytes<X>(blocks, a.length),
+        [&](Index first, Index last) { Pass(a, &totals, &pieces).run(done + first, done + last, first); });
+    run(a.length, 2 * count * Pass::pieces(blocks) * static_cast<Index>(sizeof(Compute<X>)),
+        [&](Index first, Index last) { pieces.add_to(totals, count, first, last); });
+  }
+}
+
+/// Strips of lanes where nothing is summed over lanes of different strips, or all in their order. Lanes with parameters
+/// of their own are taken with those of every outer index.
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run>
+inline void differentiate_lanes(const LaneNormBackward<X, P>& a, const ParameterTotals<Compute<X>>* totals,
+                                const Run& run) noexcept {
+  using Pass = LaneNormBackwardPass<Arch, NormRow, X, P>;
+  const LaneStrips strips = Pass::strips(a);
+  const Index bytes = strip_bytes<X>(strips, a.length), per_outer = strips.per_outer();
+  if (!totals) {
+    return run(strips.count(), bytes, [&](Index first, Index last) { Pass(a, nullptr).run(first, last); });
+  }
+  run(per_outer, a.outer * bytes, [&](Index first, Index last) {
+    Pass pass(a, totals);
+    for (Index o = 0; o < a.outer; ++o) pass.run(o * per_outer + first, o * per_outer + last);
+  });
+}
+
+/// Bytes of workspace without slots.
 template <class X>
 inline std::size_t lane_norm_backward_workspace_bytes(Index parameters) noexcept {
   return ParameterTotals<Compute<X>>::workspace_bytes(parameters);
 }
+/// What each slot takes more, where parameters are those of rows.
+template <class Arch, class X>
+inline std::size_t lane_norm_backward_slot_bytes(Index parameters) noexcept {
+  using T = Compute<X>;
+  constexpr Index most_pieces = (most_lanes<T> + lane_row_piece<Arch, T> - 1) / lane_row_piece<Arch, T>;
+  return PieceSums<T>::workspace_bytes(parameters, most_pieces, 1);
+}
 
-/// dx, dgamma and dbeta, as far as they are wanted.
+/// dx, dgamma and dbeta, as far as they are wanted. Strips of lanes are differentiated by `run`, see InOnePiece; with
+/// slots, which take workspace, also where they have parameters in common.
 ///
 /// Aliasing  dx may be dy; nothing else may overlap.
 /// Numerics  as layer_norm_backward: sums in chains of at most 32 additions, merged in twice T's digits.
 /// Cost      x and dy read twice, dx written once; 44 KiB of stack; no allocation.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-inline void lane_norm_backward(const LaneNormBackward<X, P>& a) noexcept {
-  LaneNormBackwardPass<Arch, NormRow, X, P>(a).run();
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
+inline void lane_norm_backward(const LaneNormBackward<X, P>& a, const Run& run = {}, Index slots = 0) noexcept {
+  const Index parameters = a.parameters_per_lane ? a.lanes : a.length;
+  if (!a.dgamma && !a.dbeta) return differentiate_lanes<Arch, NormRow>(a, nullptr, run);
+  const ParameterTotals<Compute<X>> totals(a.workspace, parameters);
+  if (a.parameters_per_lane) {
+    differentiate_lanes<Arch, NormRow>(a, &totals, run);
+  } else if (slots == 0) {
+    differentiate_lanes<Arch, NormRow>(a, &totals, InOnePiece());
+  } else {
+    void* rest = static_cast<char*>(a.workspace) + lane_norm_backward_workspace_bytes<X>(parameters);
+    sum_rows_of_lanes<Arch, NormRow>(a, totals, rest, run, slots);
+  }
+  totals.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
 }
 
 }  // namespace kernels

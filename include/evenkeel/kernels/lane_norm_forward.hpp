@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/lane_moments.hpp"
 
 /// Normalization over a strided axis: features of one token are far apart, tokens lie side by side.
@@ -34,10 +35,33 @@ struct LaneNormForward {
 template <class X>
 inline Index block_lanes(Index arrays, Index length, Index lanes) noexcept {
   const Index lane_bytes = arrays * length * static_cast<Index>(sizeof(X));
-  const Index few = most_lanes<Compute<X>> / 16, some = most_lanes<Compute<X>> / 4;
+  const Index few = lane_strip<Compute<X>>, some = most_lanes<Compute<X>> / 4;
   if (2 * lane_bytes * lanes <= (Index{512} << 10) && lane_bytes * few <= (Index{16} << 10)) return few;
   const Index fitting = (Index{128} << 10) / lane_bytes / few * few;
   return fitting >= some ? std::min(fitting, most_lanes<Compute<X>>) : most_lanes<Compute<X>>;
+}
+
+/// Lanes in strips, one outer index after another, of which some make a block: `at_once` is a multiple of `strip`.
+struct LaneStrips {
+  Index outer, lanes, at_once, strip;
+
+  Index per_outer() const noexcept { return (lanes + strip - 1) / strip; }
+  Index count() const noexcept { return outer * per_outer(); }
+  /// body(outer index, first lane, number of lanes) for the blocks of strips [first, last).
+  template <class Body>
+  void for_each_block(Index first, Index last, const Body& body) const noexcept {
+    for (Index i = first, strips; i < last; i += strips) {
+      const Index o = i / per_outer(), lane = i % per_outer() * strip;
+      strips = std::min({at_once / strip, per_outer() - i % per_outer(), last - i});
+      body(o, lane, std::min(strips * strip, lanes - lane));
+    }
+  }
+};
+
+/// Of data of type X.
+template <class X>
+inline Index strip_bytes(const LaneStrips& strips, Index length) noexcept {
+  return length * std::min(strips.strip, strips.lanes) * static_cast<Index>(sizeof(X));
 }
 
 /// The coefficients that lanes are normalized with, as arrays of them: [lanes] each.
@@ -64,11 +88,11 @@ class LaneNormForwardPass {
 
   explicit LaneNormForwardPass(const LaneNormForward<X, P>& args) noexcept : a_(args) {}
 
-  void run() noexcept {
-    const Index at_once = block_lanes<X>(1, a_.length, a_.lanes);
-    for (Index o = 0; o < a_.outer; ++o) {
-      for (Index first = 0; first < a_.lanes; first += at_once) block(o, first, std::min(at_once, a_.lanes - first));
-    }
+  static LaneStrips strips(const LaneNormForward<X, P>& a) noexcept {
+    return {a.outer, a.lanes, block_lanes<X>(1, a.length, a.lanes), lane_strip<T>};
+  }
+  void run(Index first, Index last) noexcept {
+    strips(a_).for_each_block(first, last, [this](Index o, Index lane, Index lanes) { block(o, lane, lanes); });
   }
 
  private:
@@ -81,7 +105,7 @@ class LaneNormForwardPass {
     save(o * a_.lanes + first, lanes);
     if (!a_.y) return;
     const LaneBlock<X> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
-    is_ordinary ? write<false>(x, y, first) : write_extreme(x, y, first);
+    is_ordinary ? write<false>(x, y, first, 0) : write_extreme(x, y, first);
   }
 
   void save(Index first, Index lanes) const noexcept {
@@ -93,13 +117,19 @@ class LaneNormForwardPass {
 
   [[gnu::noinline]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first) noexcept {
     std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, power_of_two_below<T>);
-    write<true>(x, y, first);
+    for (Index lane = 0; lane < x.lanes; lane += lane_strip<T>) {
+      const Index n = std::min(lane_strip<T>, x.lanes - lane);
+      are_ordinary(meter_.rstd.at + lane, n) ? write<false>(x.part(lane, n), y.part(lane, n), first, lane)
+                                             : write<true>(x.part(lane, n), y.part(lane, n), first, lane);
+    }
   }
 
+  /// Lanes from `lane` on of the block that begins at `first`.
   template <bool Scaled>
-  void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first) const noexcept {
-    const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{meter_.mean.at, meter_.mean_rest.at, meter_.rstd.at,
-                                                                  scale_.at};
+  void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first, Index lane) const noexcept {
+    const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{meter_.mean.at + lane, meter_.mean_rest.at + lane,
+                                                                  meter_.rstd.at + lane, scale_.at + lane};
+    first += lane;
     if (a_.parameters_per_lane) {
       const P *gamma = parameter_block<1>(a_.gamma, a_.gamma ? first : 0),
               *beta = parameter_block<0>(a_.beta, a_.beta ? first : 0);
@@ -178,15 +208,17 @@ class LaneNormForwardPass {
   LaneArray<T> scale_;
 };
 
-/// y = x_hat * gamma + beta for each lane, and its statistics.
+/// y = x_hat * gamma + beta for each lane, and its statistics. Strips of lanes are normalized by `run`, see InOnePiece.
 ///
 /// Numerics  as layer_norm_forward: sums of deviations from a sample of the lane, taken in chains of at most 20
 ///           additions and merged in twice T's digits; lanes whose mean is far from their sample's are measured again.
 /// Cost      x read twice, y written once; 40 KiB of stack; no allocation.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-inline void lane_norm_forward(const LaneNormForward<X, P>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
+inline void lane_norm_forward(const LaneNormForward<X, P>& a, const Run& run = {}) noexcept {
   if (a.outer == 0 || a.length == 0 || a.lanes == 0) return;
-  LaneNormForwardPass<Arch, NormRow, X, P>(a).run();
+  using Pass = LaneNormForwardPass<Arch, NormRow, X, P>;
+  const LaneStrips strips = Pass::strips(a);
+  run(strips.count(), strip_bytes<X>(strips, a.length), [&](Index first, Index last) { Pass(a).run(first, last); });
 }
 
 }  // namespace kernels

@@ -23,6 +23,12 @@ class ParameterTotals {
     beta_ = gamma_ + parameters;
     std::uninitialized_fill_n(gamma_, 2 * parameters, Total());
   }
+  /// The totals from a parameter on.
+  ParameterTotals from(Index first) const noexcept {
+    ParameterTotals some = *this;
+    some.gamma_ += first, some.beta_ += first, some.parameters_ -= first;
+    return some;
+  }
   void add(Index parameter, Wide<T> dgamma, Wide<T> dbeta) const noexcept {
     gamma_[parameter].add(dgamma);
     beta_[parameter].add(dbeta);

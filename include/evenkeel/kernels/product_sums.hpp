@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm_any.hpp"
 
 /// What the gradient of a factor is: sums of products, of all elements or of each feature's.
@@ -73,11 +74,9 @@ inline void add_row_products(const ProductSumArgs<X>& args, Index first, Index l
   });
 }
 
-/// The sums of a * b over the rows, for each feature: totals [features], added to.
-///
-/// Numerics, cost and errors as add_product_sum.
-template <class Arch = native, class X>
-[[gnu::flatten]] inline void add_column_product_sums(const ProductSumArgs<X>& args, ProductTotal<X>* totals) noexcept {
+/// add_column_product_sums, of all columns.
+template <class Arch, class X>
+[[gnu::flatten]] inline void add_columns(const ProductSumArgs<X>& args, ProductTotal<X>* totals) noexcept {
   if constexpr (is_vectorized<X>) {
     for (Index first = 0; first < args.rows; first += product_rows) {
       add_row_products<Arch>(args, first, std::min(first + product_rows, args.rows), totals);
@@ -89,6 +88,24 @@ template <class Arch = native, class X>
       }
     }
   }
+}
+
+/// The sums of a * b over the rows, for each feature: totals [features], added to. Columns are summed by `run`, see
+/// InOnePiece.
+///
+/// Numerics, cost and errors as add_product_sum.
+template <class Arch = native, class X, class Run = InOnePiece>
+inline void add_column_product_sums(const ProductSumArgs<X>& args, ProductTotal<X>* totals,
+                                    const Run& run = {}) noexcept {
+  constexpr Index line = std::max<Index>(1, 64 / static_cast<Index>(sizeof(X)));  // columns of one cache line
+  run((args.features + line - 1) / line, args.rows * line * static_cast<Index>(sizeof(X)),
+      [&](Index first, Index last) {
+        const Index start = first * line;
+        auto columns = args;
+        columns.a += start, columns.b += start;
+        columns.features = std::min(last * line, args.features) - start;
+        add_columns<Arch>(columns, totals + start);
+      });
 }
 
 /// A total as a number.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm_any.hpp"
 
 namespace evenkeel {
@@ -18,6 +19,16 @@ struct ResidualAddArgs {
   const Compute<X>* bias = nullptr;     ///< [features], or one number if has_one_bias, added to d; or null: none
   bool has_one_bias = false;
 };
+
+/// Some rows of all.
+template <class X>
+inline ResidualAddArgs<X> rows_of(ResidualAddArgs<X> a, Index first, Index count) noexcept {
+  if (a.x) a.x += first * a.x_stride;
+  if (a.d) a.d += first * a.d_stride;
+  a.s += first * a.s_stride;
+  a.rows = count;
+  return a;
+}
 
 /// alpha * x + lambda * d: the product of lambda is rounded, the sum is rounded once more. The one place where the
 /// residual sum is written down, so that every use of it gives the same bits.
@@ -106,17 +117,9 @@ inline void any_residual_add_row(const ResidualAddArgs<X>& a, const X* x, const 
   }
 }
 
-/// The sum of a residual connection: s = alpha * x + lambda * (d + bias), with one lambda, or one for each feature.
-/// Every step is rounded in the type of computation, and s once to its own.
-///
-/// Without x it is lambda * d, without d alpha * x; one of them is there.
-///
-/// Shapes    x, d, s [rows, features].
-/// Aliasing  s may be x, d or both; nothing else may overlap.
-/// Cost      x and d read once, s written once; no allocation.
-/// Errors    none: sizes are the caller's duty.
-template <class Arch = native, class X>
-[[gnu::flatten]] inline void residual_add(const ResidualAddArgs<X>& a) noexcept {
+/// residual_add, one row after another.
+template <class Arch, class X>
+[[gnu::flatten]] inline void residual_add_rows(const ResidualAddArgs<X>& a) noexcept {
   for (Index i = 0; i < a.rows; ++i) {
     if constexpr (is_vectorized<X>) {
       const ResidualRow<Arch, X> row(a, i);
@@ -127,6 +130,21 @@ template <class Arch = native, class X>
                            a.s + i * a.s_stride);
     }
   }
+}
+
+/// The sum of a residual connection: s = alpha * x + lambda * (d + bias), with one lambda, or one for each feature.
+/// Every step is rounded in the type of computation, and s once to its own.
+///
+/// Without x it is lambda * d, without d alpha * x; one of them is there. Rows are summed by `run`, see InOnePiece.
+///
+/// Shapes    x, d, s [rows, features].
+/// Aliasing  s may be x, d or both; nothing else may overlap.
+/// Cost      x and d read once, s written once; no allocation.
+/// Errors    none: sizes are the caller's duty.
+template <class Arch = native, class X, class Run = InOnePiece>
+inline void residual_add(const ResidualAddArgs<X>& a, const Run& run = {}) noexcept {
+  run(a.rows, a.features * static_cast<Index>(sizeof(X)),
+      [&](Index first, Index last) { residual_add_rows<Arch>(rows_of(a, first, last - first)); });
 }
 
 }  // namespace kernels

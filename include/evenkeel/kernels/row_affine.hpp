@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
 
 namespace evenkeel {
@@ -51,21 +52,26 @@ inline void row_affine_of_lanes(const RowAffine<X, P>& a, X* y, Index feature) n
   }
 }
 
-/// y = y * gamma + beta of rows that are stored already: a second rounding, after that of what is stored.
+/// y = y * gamma + beta of rows that are stored already: a second rounding, after that of what is stored. By `run`, see
+/// InOnePiece.
 ///
 /// Writes    y, in place.
 /// Numerics  one multiplication, or fma, rounded once.
 /// Cost      y read and written once; no allocation.
-template <class Arch = native, class X, class P>
-inline void row_affine(const RowAffine<X, P>& a) noexcept {
-  for (Index i = 0; i < a.rows; ++i) {
-    X* y = a.y + i * a.row_stride;
-    if (a.lanes == 1 && a.feature_stride == 1) {
-      row_affine_of_features<Arch>(a, y);
-      continue;
-    }
-    for (Index l = 0; l < a.features; ++l) row_affine_of_lanes<Arch>(a, y + l * a.feature_stride, l);
+template <class Arch = native, class X, class P, class Run = InOnePiece>
+inline void row_affine(const RowAffine<X, P>& a, const Run& run = {}) noexcept {
+  constexpr auto size = static_cast<Index>(sizeof(X));
+  if (a.lanes == 1 && a.feature_stride == 1) {
+    return run(a.rows, a.features * size, [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) row_affine_of_features<Arch>(a, a.y + i * a.row_stride);
+    });
   }
+  run(a.rows * a.features, a.lanes * size, [&](Index first, Index last) {
+    for (Index i = first; i < last; ++i) {
+      const Index row = i / a.features, feature = i % a.features;
+      row_affine_of_lanes<Arch>(a, a.y + row * a.row_stride + feature * a.feature_stride, feature);
+    }
+  });
 }
 
 }  // namespace kernels

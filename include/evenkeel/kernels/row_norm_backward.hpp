@@ -1,5 +1,7 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
+#include "evenkeel/kernels/parameter_sums.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
 
 /// Gradients of normalized rows with contiguous features: what LayerNorm and RMSNorm share.
@@ -26,73 +28,6 @@ struct RowNormBackward {
   void* workspace = nullptr;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
 };
 
-/// Rows whose parameter gradients are summed in the type of computation before they are added up in double.
-inline constexpr Index chunk_rows = 128;
-
-/// Parameter gradients in the making: one row of sums in the type of computation, and their totals over chunks of rows.
-template <class T>
-class ParameterSums {
- public:
-  static std::size_t workspace_bytes(Index rows, Index features) noexcept {
-    const std::size_t per_feature = sizeof(T) + (rows > chunk_rows ? sizeof(Wide<T>) : 0);
-    return 4 * alignment + 2 * static_cast<std::size_t>(features) * per_feature;
-  }
-
-  ParameterSums(void* workspace, Index rows, Index features) noexcept : features_(features) {
-    Carver carve{static_cast<char*>(workspace)};
-    for (Sum* sum : {&gamma_, &beta_}) {
-      sum->chunk = carve.template row<T>(features);
-      if (rows > chunk_rows) sum->total = carve.template row<Wide<T>>(features);
-    }
-  }
-  T* dgamma() const noexcept { return gamma_.chunk; }
-  T* dbeta() const noexcept { return beta_.chunk; }
-
-  void begin_chunk() const noexcept {
-    for (const Sum* sum : {&gamma_, &beta_}) std::fill_n(sum->chunk, features_, T(0));
-  }
-  void end_chunk(bool first) const noexcept {
-    for (const Sum* sum : {&gamma_, &beta_}) {
-      if (!sum->total) continue;
-      for (Index j = 0; j < features_; ++j) sum->total[j] = (first ? 0 : sum->total[j]) + sum->chunk[j];
-    }
-  }
-  template <class P>
-  void write(P* dgamma, bool add_dgamma, P* dbeta, bool add_dbeta) const noexcept {
-    write(gamma_, dgamma, add_dgamma);
-    write(beta_, dbeta, add_dbeta);
-  }
-
- private:
-  static constexpr std::size_t alignment = 64;
-  struct Sum {
-    T* chunk = nullptr;
-    Wide<T>* total = nullptr;  ///< null where one chunk is all
-  };
-  struct Carver {
-    char* next;
-    template <class U>
-    U* row(Index features) noexcept {
-      const auto address = reinterpret_cast<std::uintptr_t>(next);
-      char* aligned = next + (alignment - address % alignment) % alignment;
-      next = aligned + static_cast<std::size_t>(features) * sizeof(U);
-      return reinterpret_cast<U*>(aligned);
-    }
-  };
-
-  template <class P>
-  void write(const Sum& sum, P* out, bool add) const noexcept {
-    if (!out) return;
-    for (Index j = 0; j < features_; ++j) {
-      const Wide<T> value = sum.total ? sum.total[j] : Wide<T>(sum.chunk[j]);
-      out[j] = from_compute<P>(static_cast<T>(add ? to_compute(out[j]) + value : value));
-    }
-  }
-
-  Index features_;
-  Sum gamma_, beta_;
-};
-
 /// Backward normalization of every row, in pieces for row_norm_backward.
 ///
 /// Pass 1 over a group of rows sums g = dy * gamma and g * x_hat along each row and dy * x_hat and dy down the columns;
@@ -102,7 +37,7 @@ class RowNormBackwardPass {
  public:
   using T = Compute<X>;
 
-  explicit RowNormBackwardPass(const RowNormBackward<X, P>& args, const ParameterSums<T>* parameters) noexcept
+  RowNormBackwardPass(const RowNormBackward<X, P>& args, const ChunkSums<T>& parameters) noexcept
       : a_(args),
         added_(args.add_dx ? args.dx : args.ds),
         added_stride_(args.add_dx ? args.dx_stride : args.ds_stride),
@@ -180,8 +115,8 @@ class RowNormBackwardPass {
     const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
     const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
     const P* gamma = parameter_block<1>(a_.gamma, start);
-    T* dgamma = WithParameters ? parameters_->dgamma() + start : nullptr;
-    T* dbeta = WithParameters ? parameters_->dbeta() + start : nullptr;
+    T* dgamma = WithParameters ? parameters_.dgamma + start : nullptr;
+    T* dbeta = WithParameters ? parameters_.dbeta + start : nullptr;
     Batch g_sum[Rows][accumulators], gx_sum[Rows][accumulators];
     for (int r = 0; r < Rows; ++r) {
       for (int k = 0; k < accumulators; ++k) g_sum[r][k] = gx_sum[r][k] = S::broadcast(T(0));
@@ -299,14 +234,13 @@ class RowNormBackwardPass {
   const RowNormBackward<X, P>& a_;
   const X* added_;
   Index added_stride_;
-  const ParameterSums<T>* parameters_;
+  ChunkSums<T> parameters_;
   Wide<T> inv_n_;
 };
 
 template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, bool Prefetch, class X, class P>
-[[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<X, P>& a,
-                                                const ParameterSums<Compute<X>>* parameters, Index first,
-                                                Index last) noexcept {
+[[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<X, P>& a, const ChunkSums<Compute<X>>& parameters,
+                                                Index first, Index last) noexcept {
   RowNormBackwardPass<Arch, NormRow, X, P, WithParameters, Prefetch>(a, parameters).run(first, last);
 }
 
@@ -333,67 +267,88 @@ struct PlainBlocks {
   void after(Index, const RowNormBackward<X, P>&) const noexcept {}
 };
 
-/// Blocks of at most blocks.rows, which divides chunk_rows, each between before(its first row, its arguments) and
-/// after(...) of the same. The bits do not depend on how many rows a block has.
-template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks>
-inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
-  const ParameterSums<Compute<X>> parameters(a.workspace, a.rows, a.features);
-  for (Index chunk = 0; chunk < a.rows; chunk += chunk_rows) {
-    parameters.begin_chunk();
-    const Index end = std::min(chunk + chunk_rows, a.rows);
-    for (Index first = chunk; first < end; first += blocks.rows) {
-      auto block = rows_of(a, first, std::min(blocks.rows, end - first));
-      blocks.before(first, block);
-      differentiate_rows<Arch, NormRow, true, Prefetch>(block, &parameters, 0, block.rows);
-      blocks.after(first, block);
-    }
-    parameters.end_chunk(chunk == 0);
-  }
-  if (a.rows == 0) parameters.begin_chunk();
-  parameters.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
-}
-
-/// The same without gradients of parameters.
-template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks>
-inline void input_gradients(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
-  for (Index first = 0; first < a.rows; first += blocks.rows) {
-    auto block = rows_of(a, first, std::min(blocks.rows, a.rows - first));
+/// The gradients of rows [first, last), in blocks of at most blocks.rows, each between before(its first row, its
+/// arguments) and after(...) of the same. The bits do not depend on how many rows a block has.
+template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, bool Prefetch, class X, class P,
+          class Blocks>
+inline void differentiate_blocks(const RowNormBackward<X, P>& a, const ChunkSums<Compute<X>>& sums, Index first,
+                                 Index last, Blocks& blocks) noexcept {
+  for (; first < last; first += blocks.rows) {
+    auto block = rows_of(a, first, std::min(blocks.rows, last - first));
     blocks.before(first, block);
-    differentiate_rows<Arch, NormRow, false, Prefetch>(block, nullptr, 0, block.rows);
+    differentiate_rows<Arch, NormRow, WithParameters, Prefetch>(block, sums, 0, block.rows);
     blocks.after(first, block);
   }
 }
 
+/// All gradients: chunks of rows, as many at a time as there are slots for their sums. blocks.rows divides chunk_rows.
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks,
+          class Run>
+inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const Run& run, Index slots) noexcept {
+  const ParameterSums<Compute<X>> sums(a.workspace, a.rows, a.features, slots);
+  const Index chunks = (a.rows + chunk_rows - 1) / chunk_rows;
+  for (Index done = 0; done < chunks; done += slots) {
+    const Index count = std::min(slots, chunks - done);
+    run(count, chunk_rows * a.features * static_cast<Index>(sizeof(X)), [&](Index first, Index last) {
+      for (Index slot = first; slot < last; ++slot) {
+        const Index row = (done + slot) * chunk_rows;
+        differentiate_blocks<Arch, NormRow, true, Prefetch>(a, sums.begin(slot), row,
+                                                            std::min(row + chunk_rows, a.rows), blocks);
+      }
+    });
+    if (chunks == 1) break;
+    run(a.features, 2 * count * static_cast<Index>(sizeof(Compute<X>)),
+        [&](Index first, Index last) { sums.merge(count, done == 0, first, last); });
+  }
+  if (a.rows == 0) sums.begin(0);
+  sums.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);
+}
+
+/// Without gradients of parameters.
+template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks,
+          class Run>
+inline void input_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const Run& run) noexcept {
+  run(a.rows, a.features * static_cast<Index>(sizeof(X)), [&](Index first, Index last) {
+    differentiate_blocks<Arch, NormRow, false, Prefetch>(a, {}, first, last, blocks);
+  });
+}
+
+/// What row_norm_backward takes for so many chunks of rows at a time.
 template <class X>
-inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features) noexcept {
+inline std::size_t row_norm_backward_workspace_bytes(Index rows, Index features, Index slots = 1) noexcept {
   if constexpr (is_vectorized<X>) {
-    return ParameterSums<Compute<X>>::workspace_bytes(rows, features);
+    return ParameterSums<Compute<X>>::workspace_bytes(rows, features, slots);
   } else {
     return 0;
   }
 }
 
-/// row_norm_backward of numbers that have vectors, in blocks of rows; see all_gradients.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks>
-inline void row_norm_backward_in_blocks(const RowNormBackward<X, P>& a, Blocks& blocks) noexcept {
+/// row_norm_backward of numbers that have vectors, in blocks of rows, by `run` (see InOnePiece) and with workspace for
+/// so many slots.
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks,
+          class Run = InOnePiece>
+inline void row_norm_backward_in_blocks(const RowNormBackward<X, P>& a, Blocks& blocks, const Run& run = {},
+                                        Index slots = 1) noexcept {
   // Shorter rows are in the same pages and lines as the next: the hardware has asked for them by then.
   const bool prefetches =
       a.dx && is_beyond_l2<X>(3, a.rows, a.features) && a.features * static_cast<Index>(sizeof(X)) > 256;
   if (a.dgamma || a.dbeta) {
-    prefetches ? all_gradients<Arch, NormRow, true>(a, blocks) : all_gradients<Arch, NormRow, false>(a, blocks);
+    prefetches ? all_gradients<Arch, NormRow, true>(a, blocks, run, slots)
+               : all_gradients<Arch, NormRow, false>(a, blocks, run, slots);
   } else if (a.dx) {
-    prefetches ? input_gradients<Arch, NormRow, true>(a, blocks) : input_gradients<Arch, NormRow, false>(a, blocks);
+    prefetches ? input_gradients<Arch, NormRow, true>(a, blocks, run)
+               : input_gradients<Arch, NormRow, false>(a, blocks, run);
   }
 }
 
 /// dx, dgamma and dbeta, as far as they are wanted.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-inline void row_norm_backward(const RowNormBackward<X, P>& a) noexcept {
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
+inline void row_norm_backward(const RowNormBackward<X, P>& a, const Run& run = {}, Index slots = 1) noexcept {
   static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.features == 0) return;
   if constexpr (is_vectorized<X>) {
     const PlainBlocks blocks;
-    row_norm_backward_in_blocks<Arch, NormRow>(a, blocks);
+    row_norm_backward_in_blocks<Arch, NormRow>(a, blocks, run, slots);
   } else {
     AnyRowNormBackward<NormRow<Arch, float, false>::centred, RowNormBackward<X, P>>(a).run();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
 
 /// Normalization of rows with contiguous features: the passes over memory that LayerNorm and RMSNorm share.
@@ -247,19 +248,34 @@ template <class Arch, template <class, class, bool> class NormRow, bool Prefetch
   RowNormForwardPass<Arch, NormRow, X, P, Prefetch, Source>(a, source).run();
 }
 
-/// y = x_hat * gamma + beta for each row, and its statistics.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P>
-inline void row_norm_forward(const RowNormForward<X, P>& a) noexcept {
+/// Some rows of all.
+template <class X, class P>
+inline RowNormForward<X, P> rows_of(RowNormForward<X, P> a, Index first, Index count) noexcept {
+  a.x += first * a.x_stride;
+  a.y += first * a.y_stride;
+  for (Compute<X>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
+    if (*statistic) *statistic += first;
+  }
+  a.rows = count;
+  return a;
+}
+
+/// y = x_hat * gamma + beta for each row, and its statistics. Rows are normalized by `run`, see InOnePiece.
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
+inline void row_norm_forward(const RowNormForward<X, P>& a, const Run& run = {}) noexcept {
   static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.rows == 0 || a.features == 0) return;
-  if constexpr (!is_vectorized<X>) {
-    any_row_norm_forward<NormRow<Arch, float, false>::centred>(a);
-  } else {
-    // The hardware follows longer rows well by itself.
-    const bool prefetches =
-        is_beyond_l2<X>(2, a.rows, a.features) && a.features * static_cast<Index>(sizeof(X)) <= interleaved_row_bytes;
-    prefetches ? normalize_rows<Arch, NormRow, true>(a) : normalize_rows<Arch, NormRow, false>(a);
-  }
+  const Index row_bytes = a.features * static_cast<Index>(sizeof(X));
+  run(a.rows, row_bytes, [&](Index first, Index last) {
+    const auto rows = rows_of(a, first, last - first);
+    if constexpr (!is_vectorized<X>) {
+      any_row_norm_forward<NormRow<Arch, float, false>::centred>(rows);
+    } else {
+      // The hardware follows longer rows well by itself.
+      const bool prefetches = is_beyond_l2<X>(2, a.rows, a.features) && row_bytes <= interleaved_row_bytes;
+      prefetches ? normalize_rows<Arch, NormRow, true>(rows) : normalize_rows<Arch, NormRow, false>(rows);
+    }
+  });
 }
 
 }  // namespace kernels

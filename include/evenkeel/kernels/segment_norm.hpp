@@ -1,5 +1,6 @@
 #pragma once
 
+#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
 
 /// What forward and backward of groups of segments share: the norms of channels-first images, where a group (or, for
@@ -25,6 +26,21 @@ inline void for_each_bundle(const Args& a, Body&& body) noexcept {
   for (Index o = 0; o < a.outer; ++o) {
     for (Index g = 0; g < a.groups; g += at_once) body(Bundle{o, g, std::min(at_once, a.groups - g)});
   }
+}
+
+/// body(outer index, first group, number of groups) for groups [first, last) of those of all outer indices.
+template <class Body>
+inline void for_each_outer(Index groups, Index first, Index last, const Body& body) noexcept {
+  for (Index count; first < last; first += count) {
+    count = std::min(last - first, groups - first % groups);
+    body(first / groups, first % groups, count);
+  }
+}
+
+/// Bytes of a group.
+template <class T, class Args>
+inline Index group_bytes(const Args& a) noexcept {
+  return a.segments * a.columns * static_cast<Index>(sizeof(T));
 }
 
 /// gamma or beta of a segment that has one of it (or, where there is none, Default).

@@ -242,11 +242,44 @@ template <class Arch, template <class, class, int> class Parameter, class T>
   SegmentNormBackwardPass<Arch, Parameter, T>(a, totals).run();
 }
 
+/// Some groups of one outer index.
+template <class T>
+inline SegmentNormBackward<T> groups_of(SegmentNormBackward<T> a, Index o, Index first, Index count) noexcept {
+  a.dy += o * a.dy_outer_stride + first * a.dy_group_stride;
+  a.x += o * a.x_outer_stride + first * a.x_group_stride;
+  if (a.dx) a.dx += o * a.dx_outer_stride + first * a.dx_group_stride;
+  if (a.gamma) a.gamma += first * a.parameter_group_step;
+  for (const T** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
+    if (*statistic) *statistic += o * a.groups + first;
+  }
+  a.outer = 1, a.groups = count;
+  return a;
+}
+
 template <class Arch, class T>
-inline void differentiate_segments(const SegmentNormBackward<T>& a, const ParameterTotals<T>* totals) noexcept {
+inline void differentiate_groups(const SegmentNormBackward<T>& a, const ParameterTotals<T>* totals, Index o,
+                                 Index first, Index count) noexcept {
+  const auto groups = groups_of(a, o, first, count);
+  const auto of_groups = totals ? totals->from(first * a.parameter_group_step) : ParameterTotals<T>(nullptr, 0);
+  const ParameterTotals<T>* sums = totals ? &of_groups : nullptr;
+  a.parameter_column_step == 0 ? differentiate_segments<Arch, SegmentParameter>(groups, sums)
+                               : differentiate_segments<Arch, ColumnParameters>(groups, sums);
+}
+
+/// Groups with gradients of parameters are taken with those of every outer index, as these are summed in order.
+template <class Arch, class T, class Run>
+inline void differentiate_all_groups(const SegmentNormBackward<T>& a, const ParameterTotals<T>* totals,
+                                     const Run& run) noexcept {
   if (a.outer * a.groups * a.segments * a.columns == 0) return;
-  a.parameter_column_step == 0 ? differentiate_segments<Arch, SegmentParameter>(a, totals)
-                               : differentiate_segments<Arch, ColumnParameters>(a, totals);
+  if (totals) {
+    return run(a.groups, a.outer * group_bytes<T>(a), [&](Index first, Index last) {
+      for (Index o = 0; o < a.outer; ++o) differentiate_groups<Arch>(a, totals, o, first, last - first);
+    });
+  }
+  run(a.outer * a.groups, group_bytes<T>(a), [&](Index first, Index last) {
+    for_each_outer(a.groups, first, last,
+                   [&](Index o, Index group, Index count) { differentiate_groups<Arch>(a, totals, o, group, count); });
+  });
 }
 
 /// Bytes of workspace that segment_norm_backward takes for dgamma and dbeta of so many elements.
@@ -259,7 +292,7 @@ inline std::size_t segment_norm_backward_workspace_bytes(Index parameters) noexc
 /// dx = rstd * (g - mean(g) - x_hat * mean(g * x_hat)); dgamma = sum of dy * x_hat; dbeta = sum of dy.
 ///
 /// With `constant_statistics` (BatchNorm in inference) they are those of y = (x - mean) * rstd * gamma + beta with
-/// mean and rstd given: dx = rstd * g.
+/// mean and rstd given: dx = rstd * g. Groups are differentiated by `run`, see InOnePiece.
 ///
 /// Shapes    dy, x, dx [outer, groups, segments, columns]; mean, mean_rest, rstd [outer, groups].
 /// Aliasing  dx may be dy, with the same strides; nothing else may overlap.
@@ -270,14 +303,14 @@ inline std::size_t segment_norm_backward_workspace_bytes(Index parameters) noexc
 /// Cost      x and dy read once from memory and once from cache, as far as a group fits it, dx written once; no
 ///           allocation.
 /// Errors    none: sizes are the caller's duty, workspace of segment_norm_backward_workspace_bytes included.
-template <class Arch = native, class T>
-inline void segment_norm_backward(const SegmentNormBackward<T>& args) noexcept {
+template <class Arch = native, class T, class Run = InOnePiece>
+inline void segment_norm_backward(const SegmentNormBackward<T>& args, const Run& run = {}) noexcept {
   if (!args.dgamma && !args.dbeta) {
-    if (args.dx) differentiate_segments<Arch>(args, static_cast<const ParameterTotals<T>*>(nullptr));
+    if (args.dx) differentiate_all_groups<Arch>(args, static_cast<const ParameterTotals<T>*>(nullptr), run);
     return;
   }
   const ParameterTotals<T> totals(args.workspace, parameter_count(args));
-  differentiate_segments<Arch>(args, &totals);
+  differentiate_all_groups<Arch>(args, &totals, run);
   totals.write(args.dgamma, args.add_dgamma, args.dbeta, args.add_dbeta);
 }
 

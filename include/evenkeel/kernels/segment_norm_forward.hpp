@@ -120,11 +120,27 @@ template <class Arch, template <class, class, int> class Parameter, class T>
   SegmentNormForwardPass<Arch, Parameter, T>(a).run();
 }
 
+/// Some groups of one outer index.
+template <class T>
+inline SegmentNormForward<T> groups_of(SegmentNormForward<T> a, Index o, Index first, Index count) noexcept {
+  a.x += o * a.x_outer_stride + first * a.x_group_stride;
+  if (a.y) a.y += o * a.y_outer_stride + first * a.y_group_stride;
+  for (const T** parameter : {&a.gamma, &a.beta}) {
+    if (*parameter) *parameter += first * a.parameter_group_step;
+  }
+  for (T** statistic : {&a.mean, &a.mean_rest, &a.rstd, &a.var}) {
+    if (*statistic) *statistic += o * a.groups + first;
+  }
+  a.outer = 1, a.groups = count;
+  return a;
+}
+
 /// Normalization of groups: y = (x - mean) * rstd * gamma + beta, each of a group's own mean and variance (biased).
 ///
 /// A group is `segments` runs of `columns` contiguous elements. GroupNorm and InstanceNorm of channels-first images
 /// have a segment for each channel of a group, BatchNorm a group for each channel and a segment for each image;
-/// GroupNorm of channels-last images has a segment for each pixel, and parameters for each column.
+/// GroupNorm of channels-last images has a segment for each pixel, and parameters for each column. Groups are
+/// normalized by `run`, see InOnePiece.
 ///
 /// Shapes    x, y [outer, groups, segments, columns]; mean, mean_rest, rstd, var [outer, groups].
 /// Units     eps is in units of x squared; gamma and beta scale and shift y.
@@ -136,11 +152,16 @@ template <class Arch, template <class, class, int> class Parameter, class T>
 /// Errors    none: sizes are the caller's duty.
 /// Source    Wu, He 2018, arXiv:1803.08494; Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022; Ioffe, Szegedy 2015,
 ///           arXiv:1502.03167.
-template <class Arch = native, class T>
-inline void segment_norm_forward(const SegmentNormForward<T>& args) noexcept {
+template <class Arch = native, class T, class Run = InOnePiece>
+inline void segment_norm_forward(const SegmentNormForward<T>& args, const Run& run = {}) noexcept {
   if (args.outer * args.groups * args.segments * args.columns == 0) return;
-  args.parameter_column_step == 0 ? normalize_segments<Arch, SegmentParameter>(args)
-                                  : normalize_segments<Arch, ColumnParameters>(args);
+  run(args.outer * args.groups, group_bytes<T>(args), [&](Index first, Index last) {
+    for_each_outer(args.groups, first, last, [&](Index o, Index group, Index count) {
+      const auto groups = groups_of(args, o, group, count);
+      args.parameter_column_step == 0 ? normalize_segments<Arch, SegmentParameter>(groups)
+                                      : normalize_segments<Arch, ColumnParameters>(groups);
+    });
+  });
 }
 
 }  // namespace kernels

@@ -38,7 +38,7 @@ kernels::ChannelAffine<Scalar> affine_args(const Scalar* x, const ChannelAxes& i
 
 template <class Scalar, class Activation>
 void channel_affine(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
-                    const ChannelAffineOptions<Scalar>& o, const Activation& activation) {
+                    const ChannelAffineOptions<Scalar>& o, const Activation& activation, const Context& context) {
   require_float_or_double<Scalar>();
   ChannelAxes in = channel_axes(where, "x", x, o.channel_axis);
   require_like_x<Scalar>(where, "y", y, x);
@@ -54,7 +54,7 @@ void channel_affine(const char* where, const TensorView<const Scalar>& x, const 
   args.center = o.center.data();
   args.scale = o.scale.data();
   args.shift = o.shift.data();
-  kernels::channel_affine<native>(args, activation);
+  kernels::channel_affine<native>(args, activation, InBlocks(context.executor));
 }
 
 }  // namespace detail
@@ -73,9 +73,9 @@ void channel_affine(const char* where, const TensorView<const Scalar>& x, const 
 ///           channel axis is out of range, memory overlaps.
 template <class X, class Y, class Activation = kernels::Identity>
 void channel_affine_into(const X& x, Y&& y, const ChannelAffineOptions<ScalarOf<X>>& options,
-                         const Activation& activation = {}) {
+                         const Activation& activation = {}, const Context& context = {}) {
   detail::channel_affine<ScalarOf<X>>("channel_affine_into", input_view<ScalarOf<X>>(x),
-                                      output_view<ScalarOf<X>>(std::forward<Y>(y)), options, activation);
+                                      output_view<ScalarOf<X>>(std::forward<Y>(y)), options, activation, context);
 }
 
 }  // namespace EVENKEEL_ARCH

@@ -63,15 +63,15 @@ bool runs_across_the_last_axis(const TensorView<Scalar>& view) noexcept {
   return view.rank() > 1 && view.order() == StorageOrder::column_major;
 }
 
-/// s = alpha * x + lambda * (d + bias); what has no memory of x and d is left out.
+/// s = alpha * x + lambda * (d + bias); what has no memory of x and d is left out. Slices are summed one after another.
 template <class Scalar>
-void residual_add(const char* where, double alpha, const TensorView<const Scalar>& x,
+void residual_add(const char* where, const Executor& executor, double alpha, const TensorView<const Scalar>& x,
                   const BranchFactor<kernels::Compute<Scalar>>& lambda, const TensorView<const Scalar>& d,
                   const TensorView<Scalar>& s) {
   require_supported_scalar<Scalar>();
   if (lambda.has_vectors() && runs_across_the_last_axis(s)) {
     for (Index k = 0; k < s.shape()[s.rank() - 1]; ++k) {
-      residual_add<Scalar>(where, alpha, last_slice(x, k), lambda.at(k), last_slice(d, k), last_slice(s, k));
+      residual_add<Scalar>(where, {}, alpha, last_slice(x, k), lambda.at(k), last_slice(d, k), last_slice(s, k));
     }
     return;
   }
@@ -93,7 +93,8 @@ void residual_add(const char* where, double alpha, const TensorView<const Scalar
                                                          .s_stride = out.stride,
                                                          .lambdas = lambda.each,
                                                          .bias = lambda.bias,
-                                                         .has_one_bias = lambda.has_one_bias});
+                                                         .has_one_bias = lambda.has_one_bias},
+                        InBlocks(executor));
 }
 
 }  // namespace detail
@@ -179,7 +180,8 @@ void residual_add_into(const X& x, const D& d, Y&& s, const ResidualSumOptions<S
   detail::require_sum_options(where, options, xv);
   const detail::SumParameters<ScalarOf<X>> parameters(where, xv);
   Scratch scratch(where, context, parameters.workspace_bytes(options));
-  detail::residual_add<ScalarOf<X>>(where, options.alpha, xv, parameters.factor(options, scratch), dv, sv);
+  detail::residual_add<ScalarOf<X>>(where, context.executor, options.alpha, xv, parameters.factor(options, scratch), dv,
+                                    sv);
 }
 
 }  // namespace EVENKEEL_ARCH

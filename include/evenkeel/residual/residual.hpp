@@ -150,7 +150,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     Scratch scratch("Residual::leave_backward", context, workspace_bytes(const_view(dy).shape()));
     const MutableView place = tensor_view(df);
     const View at_branch = leave_backward_into(const_view(dy), saved, place, dx, scratch, context);
-    if (at_branch.data() != place.data()) scale(1, at_branch, place);
+    if (at_branch.data() != place.data()) scale(context, 1, at_branch, place);
     return df;
   }
   /// The mirror of enter: adds to dx the branch's share, from the gradient at what F has received.
@@ -284,8 +284,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     memory.resize(static_cast<std::size_t>(like.size()));
     return {memory.data(), like.shape(), like.order()};
   }
-  static void scale(double factor, const View& from, const MutableView& to) {
-    detail::residual_add<Scalar>("Residual", factor, from, 0, {}, to);
+  static void scale(const Context& context, double factor, const View& from, const MutableView& to) {
+    detail::residual_add<Scalar>("Residual", context.executor, factor, from, 0, {}, to);
   }
   bool changes_input(const Context& context) const noexcept {
     return norms_.in || settings_.in_scale != 1 || context.mask.is_given();
@@ -308,7 +308,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (self.norms_.in && !is_normalized) {
       detail::apply_norm(*self.norms_.in, x, entered, saved ? &saved->in_ : nullptr, context);
     }
-    if (!self.norms_.in || factor != 1) scale(factor, self.norms_.in ? View(entered) : x, entered);
+    if (!self.norms_.in || factor != 1) scale(context, factor, self.norms_.in ? View(entered) : x, entered);
   }
 
   /// Where F writes in training: what reads it again, or sums it up.
@@ -324,7 +324,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (auto& norm = self.norms_.branch) {
       if (saved && f.data() != saved->returned_.data()) {
         const MutableView returned = kept(saved->returned_, f);
-        scale(1, f, returned);
+        scale(context, 1, f, returned);
         f = returned;
       }
       detail::apply_norm(*norm, f, place, saved ? &saved->branch_ : nullptr, context);
@@ -339,7 +339,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (f.data() != place.data()) {
       const bool is_read_again = saved && self.settings_.lambda.is_learned();
       if (!is_read_again && !context.mask.is_given()) return f;
-      scale(1, f, place);
+      scale(context, 1, f, place);
     }
     detail::zero_invalid_rows(context.mask, place);
     return place;
@@ -383,7 +383,7 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                            Scratch& scratch, const Context& context) {
     View at_branch = sum_backward_into(dy, saved, df, dx, scratch, context);
     if (saved.mask_.view().is_given()) {
-      if (at_branch.data() != df.data()) scale(1, at_branch, df);
+      if (at_branch.data() != df.data()) scale(context, 1, at_branch, df);
       detail::zero_invalid_rows(saved.mask_.view(), df);
       at_branch = df;
     }
@@ -416,16 +416,16 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
       dsum = place;
     }
     if (norms_.skip) {
-      scale(settings_.alpha, dsum, df);
+      scale(context, settings_.alpha, dsum, df);
       norms_.skip->backward_into(df, saved.skip_, dx, scratch.rest(context));
     } else if (dx.is_wanted()) {
       const View before = dx.adds() ? View(dx.view()) : View();
-      detail::residual_add<Scalar>("Residual::backward", settings_.alpha, dsum, 1, before, dx.view());
+      detail::residual_add<Scalar>("Residual::backward", context.executor, settings_.alpha, dsum, 1, before, dx.view());
     }
     settings_.lambda.add_gradient("Residual::backward", dsum, {saved.added_.data(), dsum.shape(), dsum.order()},
                                   scratch.rest(context));
     if (!lambda.is_learned() && lambda.initial() == 1) return dsum;
-    detail::residual_add<Scalar>("Residual::backward", 0, {}, lambda.factor(), dsum, df);
+    detail::residual_add<Scalar>("Residual::backward", context.executor, 0, {}, lambda.factor(), dsum, df);
     return df;
   }
 
@@ -434,14 +434,14 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
                            const TensorGradient<Scalar>& dx, Scratch& scratch, const Context& context) {
     if ((norms_.in && settings_.in_scale != 1) || saved.mask_.view().is_given()) {
       const MutableView scaled = temporary(scratch, da);
-      scale(norms_.in ? settings_.in_scale : 1, da, scaled);
+      scale(context, norms_.in ? settings_.in_scale : 1, da, scaled);
       detail::zero_invalid_rows(saved.mask_.view(), scaled);
       da = scaled;
     }
     if (!norms_.in) {
       if (!dx.is_wanted()) return;
       const View before = skip ? *skip : View(dx.view());
-      return detail::residual_add<Scalar>("Residual::backward", 1, before, settings_.in_scale, da, dx.view());
+      return detail::residual_add<Scalar>("Residual::backward", context.executor, 1, before, settings_.in_scale, da, dx.view());
     }
     if constexpr (FusesAddition<N>) {
       if (skip) return norms_.in->add_backward_into(da, saved.in_, *skip, {.dx = dx}, scratch.rest(context));

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "evenkeel/core/shape.hpp"
+#include "evenkeel/detail/in_blocks.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -83,18 +83,23 @@ void with_activation(Activation activation, Body&& body) {
 
 /// y[i] = activation(x[i]); y may be x.
 template <class T>
-void activate(Activation activation, const T* x, T* y, Index count) {
+void activate(Activation activation, const T* x, T* y, Index count, const Executor& executor = {}) {
   detail::with_activation<T>(activation, [&](auto f) {
-    for (Index i = 0; i < count; ++i) y[i] = detail::is_far(x[i]) ? detail::Relu<T>::value(x[i]) : f.value(x[i]);
+    detail::InBlocks(executor).elements(count, sizeof(T), [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) y[i] = detail::is_far(x[i]) ? detail::Relu<T>::value(x[i]) : f.value(x[i]);
+    });
   });
 }
 
 /// dx[i] = dy[i] * activation'(x[i]); dx may be dy.
 template <class T>
-void activate_backward(Activation activation, const T* dy, const T* x, T* dx, Index count) {
+void activate_backward(Activation activation, const T* dy, const T* x, T* dx, Index count,
+                       const Executor& executor = {}) {
   detail::with_activation<T>(activation, [&](auto f) {
-    for (Index i = 0; i < count; ++i)
-      dx[i] = dy[i] * (detail::is_far(x[i]) ? detail::Relu<T>::derivative(x[i]) : f.derivative(x[i]));
+    detail::InBlocks(executor).elements(count, sizeof(T), [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i)
+        dx[i] = dy[i] * (detail::is_far(x[i]) ? detail::Relu<T>::derivative(x[i]) : f.derivative(x[i]));
+    });
   });
 }
 

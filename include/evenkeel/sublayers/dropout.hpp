@@ -66,20 +66,21 @@ class Dropout : public detail::ReturningForms<Dropout<S>> {
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
 
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x, Y&& y, const Context& = {}) const {
-    detail::dropout<Scalar>(DropoutMask(), x_view(x, y), output_view<Scalar>(y));
+  void forward_into(const X& x, Y&& y, const Context& context = {}) const {
+    detail::dropout<Scalar>(context.executor, DropoutMask(), x_view(x, y), output_view<Scalar>(y));
   }
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) {
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) {
     const TensorView<const Scalar> view = x_view(x, y);
-    detail::dropout<Scalar>(next_, view, output_view<Scalar>(y));
+    detail::dropout<Scalar>(context.executor, next_, view, output_view<Scalar>(y));
     saved.mask_ = next_;
     saved.shape_ = view.shape();
     saved.is_empty_ = false;
     if (!next_.keeps_all()) set_step(step() + 1);
   }
   template <Tensor DY>
-  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& = {}) {
+  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx,
+                     const Context& context = {}) {
     const char* where = "Dropout::backward";
     if (saved.is_empty_) raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
     const TensorView<const Scalar> dy = input_view<Scalar>(dy_tensor);
@@ -87,7 +88,7 @@ class Dropout : public detail::ReturningForms<Dropout<S>> {
     if (!dx.is_wanted()) return;
     require_same_shape(where, "dx", dx.view().shape(), "the x of the forward", saved.shape_);
     require_in_place_or_no_overlap(where, "dx", dx.view(), "dy", dy);
-    detail::dropout<Scalar>(saved.mask_, dy, dx.view(), dx.adds());
+    detail::dropout<Scalar>(context.executor, saved.mask_, dy, dx.view(), dx.adds());
   }
 
   /// None.

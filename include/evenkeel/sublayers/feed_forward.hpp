@@ -49,12 +49,13 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
     const Shape hidden_shape = detail::with_last(const_view(x).shape(), up_.out_features());
     Scratch scratch("FeedForward::forward", context, workspace_bytes(const_view(x).shape()));
     const TensorView<Scalar> hidden(scratch.take<Scalar>(hidden_shape.size()), hidden_shape);
-    up_.forward_into(x, hidden);
-    activate<Scalar>(activation_, hidden.data(), hidden.data(), hidden.size());
-    down_.forward_into(hidden, y);
+    const Context inner = scratch.rest(context);
+    up_.forward_into(x, hidden, inner);
+    activate<Scalar>(activation_, hidden.data(), hidden.data(), hidden.size(), context.executor);
+    down_.forward_into(hidden, y, inner);
   }
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) const {
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) const {
     require_shapes("FeedForward::forward", const_view(x), "y", tensor_view(y).shape());
     require_no_overlap("FeedForward::forward", "y", tensor_view(y), "x, which backward reads again,", const_view(x));
     const Shape hidden_shape = detail::with_last(const_view(x).shape(), up_.out_features());
@@ -62,9 +63,9 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
     saved.activated_.resize(saved.hidden_.size());
     const TensorView<Scalar> hidden(saved.hidden_.data(), hidden_shape);
     const TensorView<Scalar> activated(saved.activated_.data(), hidden_shape);
-    up_.forward_into(x, hidden, saved.up_);
-    activate<Scalar>(activation_, hidden.data(), activated.data(), hidden.size());
-    down_.forward_into(activated, y, saved.down_);
+    up_.forward_into(x, hidden, saved.up_, context);
+    activate<Scalar>(activation_, hidden.data(), activated.data(), hidden.size(), context.executor);
+    down_.forward_into(activated, y, saved.down_, context);
   }
   template <Tensor DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
@@ -77,9 +78,11 @@ class FeedForward : public detail::ReturningForms<FeedForward<S>> {
     const Shape hidden_shape = detail::with_last(const_view(dy).shape(), up_.out_features());
     Scratch scratch(where, context, workspace_bytes(const_view(dy).shape()));
     const TensorView<Scalar> dhidden(scratch.take<Scalar>(hidden_shape.size()), hidden_shape);
-    down_.backward_into(dy, saved.down_, dhidden);
-    activate_backward<Scalar>(activation_, dhidden.data(), saved.hidden_.data(), dhidden.data(), dhidden.size());
-    up_.backward_into(dhidden, saved.up_, dx);
+    const Context inner = scratch.rest(context);
+    down_.backward_into(dy, saved.down_, dhidden, inner);
+    activate_backward<Scalar>(activation_, dhidden.data(), saved.hidden_.data(), dhidden.data(), dhidden.size(),
+                              context.executor);
+    up_.backward_into(dhidden, saved.up_, dx, inner);
   }
 
   /// Bytes of workspace with which nothing is allocated: one hidden layer, and what Eigen's matrix products pack into

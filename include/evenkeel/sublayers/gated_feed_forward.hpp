@@ -51,13 +51,14 @@ class GatedFeedForward : public detail::ReturningForms<GatedFeedForward<S>> {
     Scratch scratch(where, context, workspace_bytes(const_view(x).shape()));
     const TensorView<Scalar> gates(scratch.take<Scalar>(shape.size()), shape);
     const TensorView<Scalar> hidden(scratch.take<Scalar>(shape.size()), shape);
-    gate_.forward_into(x, gates);
-    up_.forward_into(x, hidden);
-    multiply(gates.data(), hidden.data(), hidden.data(), gates.data(), shape.size());
-    down_.forward_into(hidden, y);
+    const Context inner = scratch.rest(context);
+    gate_.forward_into(x, gates, inner);
+    up_.forward_into(x, hidden, inner);
+    multiply(gates.data(), hidden.data(), hidden.data(), gates.data(), shape.size(), context);
+    down_.forward_into(hidden, y, inner);
   }
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x, Y&& y, Saved& saved, const Context& = {}) const {
+  void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) const {
     const char* where = "GatedFeedForward::forward";
     require_shapes(where, const_view(x), "y", tensor_view(y).shape());
     require_no_overlap(where, "y", tensor_view(y), "x, which backward reads again,", const_view(x));
@@ -65,11 +66,11 @@ class GatedFeedForward : public detail::ReturningForms<GatedFeedForward<S>> {
     for (auto* memory : {&saved.gates_, &saved.hidden_, &saved.gated_}) {
       memory->resize(static_cast<std::size_t>(shape.size()));
     }
-    gate_.forward_into(x, TensorView<Scalar>(saved.gates_.data(), shape), saved.gate_);
-    up_.forward_into(x, TensorView<Scalar>(saved.hidden_.data(), shape), saved.up_);
+    gate_.forward_into(x, TensorView<Scalar>(saved.gates_.data(), shape), saved.gate_, context);
+    up_.forward_into(x, TensorView<Scalar>(saved.hidden_.data(), shape), saved.up_, context);
     const TensorView<Scalar> gated(saved.gated_.data(), shape);
-    multiply(saved.gates_.data(), saved.hidden_.data(), gated.data(), gated.data(), shape.size());
-    down_.forward_into(gated, y, saved.down_);
+    multiply(saved.gates_.data(), saved.hidden_.data(), gated.data(), gated.data(), shape.size(), context);
+    down_.forward_into(gated, y, saved.down_, context);
   }
   template <Tensor DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
@@ -83,16 +84,11 @@ class GatedFeedForward : public detail::ReturningForms<GatedFeedForward<S>> {
     Scratch scratch(where, context, workspace_bytes(const_view(dy).shape()));
     const TensorView<Scalar> dgates(scratch.take<Scalar>(shape.size()), shape);
     const TensorView<Scalar> dhidden(scratch.take<Scalar>(shape.size()), shape);
-    down_.backward_into(dy, saved.down_, dgates);
-    activate<Scalar>(activation_, saved.gates_.data(), dhidden.data(), shape.size());
-    for (Index i = 0; i < shape.size(); ++i) {
-      const Scalar dgated = dgates.data()[i];
-      dhidden.data()[i] *= dgated;
-      dgates.data()[i] = dgated * saved.hidden_[static_cast<std::size_t>(i)];
-    }
-    activate_backward<Scalar>(activation_, dgates.data(), saved.gates_.data(), dgates.data(), shape.size());
-    up_.backward_into(dhidden, saved.up_, dx);
-    gate_.backward_into(dgates, saved.gate_, dx.is_wanted() ? add_to(dx.view()) : dx);
+    const Context inner = scratch.rest(context);
+    down_.backward_into(dy, saved.down_, dgates, inner);
+    multiply_backward(saved, dgates.data(), dhidden.data(), shape.size(), context);
+    up_.backward_into(dhidden, saved.up_, dx, inner);
+    gate_.backward_into(dgates, saved.gate_, dx.is_wanted() ? add_to(dx.view()) : dx, inner);
   }
 
   /// Bytes of workspace with which nothing is allocated: two hidden layers, and what Eigen's matrix products pack into
@@ -122,9 +118,26 @@ class GatedFeedForward : public detail::ReturningForms<GatedFeedForward<S>> {
   }
   /// gated = activation(gates) * hidden; gated may be hidden, and `activated`, which is written first, may be gates, or
   /// gated where that is not hidden.
-  void multiply(const Scalar* gates, const Scalar* hidden, Scalar* gated, Scalar* activated, Index count) const {
-    activate<Scalar>(activation_, gates, activated, count);
-    for (Index i = 0; i < count; ++i) gated[i] = activated[i] * hidden[i];
+  void multiply(const Scalar* gates, const Scalar* hidden, Scalar* gated, Scalar* activated, Index count,
+                const Context& context) const {
+    activate<Scalar>(activation_, gates, activated, count, context.executor);
+    detail::InBlocks(context.executor).elements(count, sizeof(Scalar), [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) gated[i] = activated[i] * hidden[i];
+    });
+  }
+  /// Of the gradient of gated, which dgates has, it makes those of gates and hidden.
+  void multiply_backward(const Saved& saved, Scalar* dgates, Scalar* dhidden, Index count,
+                         const Context& context) const {
+    activate<Scalar>(activation_, saved.gates_.data(), dhidden, count, context.executor);
+    const Scalar* hidden = saved.hidden_.data();
+    detail::InBlocks(context.executor).elements(count, sizeof(Scalar), [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) {
+        const Scalar dgated = dgates[i];
+        dhidden[i] *= dgated;
+        dgates[i] = dgated * hidden[i];
+      }
+    });
+    activate_backward<Scalar>(activation_, dgates, saved.gates_.data(), dgates, count, context.executor);
   }
 
   Activation activation_;

@@ -11,6 +11,7 @@
 #include "evenkeel/core/parameter.hpp"
 #include "evenkeel/core/parameter_view.hpp"
 #include "evenkeel/core/tensor.hpp"
+#include "evenkeel/detail/product_blocks.hpp"
 #include "evenkeel/detail/row_norm_op.hpp"
 
 namespace evenkeel {
@@ -47,7 +48,8 @@ inline Shape with_last(const Shape& x, Index last) {
 
 }  // namespace detail
 
-/// A linear map of the last axis: y = x * weight^T + bias. Matrix products are Eigen's.
+/// A linear map of the last axis: y = x * weight^T + bias. Matrix products are Eigen's, in blocks of a size that
+/// depends on the shapes alone: the bits are the same on any executor.
 ///
 /// Shapes    x [..., in_features], contiguous along the last axis; y [..., out_features];
 ///           weight [out_features, in_features]; bias [out_features].
@@ -97,7 +99,7 @@ class Linear {
   }
 
   template <Tensor X, Tensor Y>
-  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& = {}) const {
+  void forward_into(const X& x_tensor, Y&& y_tensor, const Context& context = {}) const {
     const char* where = "Linear::forward";
     const auto x_view = const_view(x_tensor);
     const TensorView<Scalar> y_view = tensor_view(y_tensor);
@@ -105,8 +107,13 @@ class Linear {
     require_no_overlap(where, "y", y_view, "x", x_view);
     const auto x = detail::row_map<Scalar>(where, "x", x_view);
     auto y = detail::row_map<Scalar>(where, "y", y_view);
-    y.noalias() = x * weight_map().transpose();
-    if (!bias_.is_absent()) y.rowwise() += bias_map();
+    const ConstMatrix weight = weight_map();
+    blocks(x.rows(), out_features_, in_features_)
+        .run(context.executor, [&](Index i, Index rows, Index j, Index columns) {
+          auto block = y.block(i, j, rows, columns);
+          block.noalias() = x.middleRows(i, rows) * weight.middleRows(j, columns).transpose();
+          if (!bias_.is_absent()) block.rowwise() += bias_map().segment(j, columns);
+        });
   }
   template <Tensor X, Tensor Y>
   void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) const {
@@ -114,7 +121,8 @@ class Linear {
     saved.x_ = const_view(x);
   }
   template <Tensor DY>
-  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& to, const Context& = {}) {
+  void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& to,
+                     const Context& context = {}) {
     const char* where = "Linear::backward";
     if (saved.x_.rank() == 0)
       raise_logic_error(where, "saved is empty, expected the Saved of a forward(x, saved) call");
@@ -126,18 +134,10 @@ class Linear {
       require_same_shape(where, "dx", to.view().shape(), "x", saved.x_.shape());
       require_no_overlap(where, "dx", to.view(), "dy", dy_view);
       require_no_overlap(where, "dx", to.view(), "x", saved.x_);
-      auto dx = detail::row_map<Scalar>(where, "dx", to.view());
-      if (to.adds()) {
-        dx.noalias() += dy * weight_map();
-      } else {
-        dx.noalias() = dy * weight_map();
-      }
+      write_dx(dy, detail::row_map<Scalar>(where, "dx", to.view()), to.adds(), context);
     }
-    Matrix(weight_.gradient_to_add_to(), out_features_, in_features_).noalias() += dy.transpose() * x;
-    weight_.commit_gradient();
-    if (bias_.is_absent()) return;
-    Row(bias_.gradient_to_add_to(), out_features_) += dy.colwise().sum();
-    bias_.commit_gradient();
+    add_weight_gradient(dy, x, context);
+    if (!bias_.is_absent()) add_bias_gradient(dy, context);
   }
 
   /// None: what Eigen's matrix products pack into is not counted.
@@ -162,6 +162,46 @@ class Linear {
   using ConstMatrix = Eigen::Map<const Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
   using Row = Eigen::Map<Eigen::Matrix<Scalar, 1, Eigen::Dynamic>>;
   using ConstRow = Eigen::Map<const Eigen::Matrix<Scalar, 1, Eigen::Dynamic>>;
+
+  static detail::ProductBlocks blocks(Index rows, Index columns, Index depth) { return {rows, columns, depth}; }
+
+  void write_dx(const detail::ConstRowMap<Scalar>& dy, detail::RowMap<Scalar> dx, bool adds,
+                const Context& context) const {
+    const ConstMatrix weight = weight_map();
+    blocks(dy.rows(), in_features_, out_features_)
+        .run(context.executor, [&](Index i, Index rows, Index j, Index columns) {
+          auto block = dx.block(i, j, rows, columns);
+          const auto product = dy.middleRows(i, rows) * weight.middleCols(j, columns);
+          if (adds) {
+            block.noalias() += product;
+          } else {
+            block.noalias() = product;
+          }
+        });
+  }
+  void add_weight_gradient(const detail::ConstRowMap<Scalar>& dy, const detail::ConstRowMap<Scalar>& x,
+                           const Context& context) {
+    Matrix gradient(weight_.gradient_to_add_to(), out_features_, in_features_);
+    blocks(out_features_, in_features_, x.rows())
+        .run(context.executor, [&](Index i, Index rows, Index j, Index columns) {
+          gradient.block(i, j, rows, columns).noalias() +=
+              dy.middleCols(i, rows).transpose() * x.middleCols(j, columns);
+        });
+    weight_.commit_gradient();
+  }
+  /// A block of columns at a time: which of them Eigen sums in vectors depends on where it begins.
+  void add_bias_gradient(const detail::ConstRowMap<Scalar>& dy, const Context& context) {
+    constexpr Index step = 64;
+    Row gradient(bias_.gradient_to_add_to(), out_features_);
+    const detail::InBlocks run(context.executor);
+    run((out_features_ + step - 1) / step, dy.rows() * step * sizeof(Scalar), [&](Index first, Index last) {
+      for (Index i = first * step; i < std::min(last * step, out_features_); i += step) {
+        const Index columns = std::min(step, out_features_ - i);
+        gradient.segment(i, columns) += dy.middleCols(i, columns).colwise().sum();
+      }
+    });
+    bias_.commit_gradient();
+  }
 
   ConstMatrix weight_map() const { return {weight_.data(), out_features_, in_features_}; }
   ConstRow bias_map() const { return {bias_.data(), out_features_}; }

@@ -41,7 +41,7 @@ requires(IntoSublayer<A, typename A::Scalar>&& IntoSublayer<M, typename A::Scala
     const View other = temporary(scratch, const_view(x), tensor_view(y));
     attention_.forward_into(x, y, scratch.rest(context));
     feed_forward_.forward_into(x, other, scratch.rest(context));
-    add(other, tensor_view(y));
+    add(other, tensor_view(y), context);
   }
   template <Tensor X, Tensor Y>
   void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) {
@@ -49,7 +49,7 @@ requires(IntoSublayer<A, typename A::Scalar>&& IntoSublayer<M, typename A::Scala
     const View other = temporary(scratch, const_view(x), tensor_view(y));
     attention_.forward_into(x, y, saved.attention_, scratch.rest(context));
     feed_forward_.forward_into(x, other, saved.feed_forward_, scratch.rest(context));
-    add(other, tensor_view(y));
+    add(other, tensor_view(y), context);
   }
   template <Tensor DY>
   void backward_into(const DY& dy, const Saved& saved, const TensorGradient<Scalar>& dx, const Context& context = {}) {
@@ -88,8 +88,8 @@ requires(IntoSublayer<A, typename A::Scalar>&& IntoSublayer<M, typename A::Scala
     require_same_order("ParallelSublayers::forward", "y", y, "x", x);
     return {scratch.take<Scalar>(x.size()), x.shape(), x.order()};
   }
-  static void add(const View& other, const View& y) {
-    detail::residual_add<Scalar>("ParallelSublayers::forward", 1, y, 1, other, y);
+  static void add(const View& other, const View& y, const Context& context) {
+    detail::residual_add<Scalar>("ParallelSublayers::forward", context.executor, 1, y, 1, other, y);
   }
 
   A attention_;

@@ -33,13 +33,13 @@ inline namespace EVENKEEL_ARCH {
 /// Numerics  softmax of scores less their largest. Decoding with a cache gives what the full pass gives within 32 unit
 ///           roundoffs of the largest |y|, held by SelfAttention.DecodingWithACacheEqualsTheFullPass.
 /// Cost      Inference takes 32 rows of scores at a time. Training keeps all probabilities, batch * num_heads * seq^2
-///           numbers, and five tensors like x; backward takes seq^2 more.
+///           numbers, and five tensors like x; backward takes seq^2 more. Either is for each block of heads that runs
+///           at the same time, at most 16. A prompt into a cache is attended to by the caller's thread alone.
 /// Errors    throws std::invalid_argument, before anything is written, for heads that do not divide the width or one
 ///           another, shapes and masks that do not fit, a cache that is full, of another shape, or given in training;
 ///           std::logic_error for a backward without a forward.
-/// Source    Vaswani et al. 2017, arXiv:1706.03762; agrees with torch.nn.MultiheadAttention. Grouped heads: Ainslie et
-/// al.
-///           2023, arXiv:2305.13245. Norm of queries and keys: Henry et al. 2020, arXiv:2010.04245. Capped scores:
+/// Source    Vaswani et al. 2017, arXiv:1706.03762; agrees with torch.nn.MultiheadAttention. Grouped heads: Ainslie
+///           et al. 2023, arXiv:2305.13245. Norm of queries and keys: Henry et al. 2020, arXiv:2010.04245. Capped scores:
 ///           Gemma 2, arXiv:2408.00118.
 template <class S>
 class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
@@ -147,6 +147,7 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   using View = TensorView<const Scalar>;
   using MutableView = TensorView<Scalar>;
   using HeadNorm = std::optional<RMSNorm<Scalar>>;
+  using Slots = detail::AttentionSlots<Scalar>;
   struct Heads {
     Scalar *q, *k, *v;
   };
@@ -162,10 +163,10 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     const Heads to{scratch.take<Scalar>(query_size(x.shape())), scratch.take<Scalar>(key_size(x.shape())),
                    scratch.take<Scalar>(key_size(x.shape()))};
     const View valid_x = without_invalid_rows(x, context.mask, scratch);
-    query_.forward_into(valid_x, query_rows(x.shape(), to.q));
-    key_.forward_into(valid_x, key_rows(x.shape(), to.k));
-    value_.forward_into(valid_x, key_rows(x.shape(), to.v));
     const Context inner = scratch.rest(context);
+    query_.forward_into(valid_x, query_rows(x.shape(), to.q), inner);
+    key_.forward_into(valid_x, key_rows(x.shape(), to.k), inner);
+    value_.forward_into(valid_x, key_rows(x.shape(), to.v), inner);
     if (query_norm_) {
       query_norm_->forward_into(query_heads(x.shape(), to.q), query_heads(x.shape(), to.q), inner);
       key_norm_->forward_into(key_heads(x.shape(), to.k), key_heads(x.shape(), to.k), inner);
@@ -174,13 +175,13 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     std::uint8_t* flags = scratch.take<std::uint8_t>(detail::rows_shape(x.shape()).size());
     read_masks(context, x.shape(), flags);
     if (cache) {
-      attend_in_cache(x.shape(), position_of(context), to, flags, *cache);
+      attend_in_cache(context.executor, x.shape(), position_of(context), to, flags, *cache);
     } else {
       const detail::AttentionShape a = attention_shape(x.shape(), has_mask(context) ? flags : nullptr);
-      const Index rows = std::min(a.queries, rows_of_scores);
-      detail::attend<Scalar>(a, to.q, to.k, to.v, rows, false, scratch.take<Scalar>(rows * a.keys), to.q);
+      const Slots slots = Slots::take(context.executor, a.batch * a.heads, score_size(x.shape()), scratch);
+      detail::attend<Scalar>(context.executor, a, to.q, to.k, to.v, rows_of_scores, slots, to.q);
     }
-    out_.forward_into(query_rows(x.shape(), to.q), y);
+    out_.forward_into(query_rows(x.shape(), to.q), y, inner);
     detail::zero_invalid_rows(context.mask, y);
   }
 
@@ -196,16 +197,16 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
             saved.query_norm_, saved.query_before_, scratch.rest(context));
     project(key_, key_norm_, valid_x, key_heads(shape, kept(saved.k_, key_size(shape))), saved.key_, saved.key_norm_,
             saved.key_before_, scratch.rest(context));
-    value_.forward_into(valid_x, key_rows(shape, kept(saved.v_, key_size(shape))), saved.value_);
+    value_.forward_into(valid_x, key_rows(shape, kept(saved.v_, key_size(shape))), saved.value_, scratch.rest(context));
     turn(detail::Turn::forward, saved.position_, shape, saved.q_.data(), saved.k_.data());
     std::uint8_t* flags = scratch.take<std::uint8_t>(detail::rows_shape(shape).size());
     read_masks(context, shape, flags);
     const detail::AttentionShape a = attention_shape(shape, has_mask(context) ? flags : nullptr);
     Scalar* probabilities = kept(saved.probabilities_, a.batch * a.heads * a.queries * a.keys);
     Scalar* attended = kept(saved.attended_, query_size(shape));
-    detail::attend<Scalar>(a, saved.q_.data(), saved.k_.data(), saved.v_.data(), std::max<Index>(a.queries, 1), true,
-                           probabilities, attended);
-    out_.forward_into(query_rows(shape, attended), y, saved.out_);
+    detail::attend_and_keep<Scalar>(context.executor, a, saved.q_.data(), saved.k_.data(), saved.v_.data(),
+                                    probabilities, attended);
+    out_.forward_into(query_rows(shape, attended), y, saved.out_, scratch.rest(context));
     detail::zero_invalid_rows(context.mask, y);
   }
 
@@ -218,20 +219,21 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     Scalar* dk = scratch.take<Scalar>(key_size(shape));
     Scalar* dv = scratch.take<Scalar>(key_size(shape));
     const detail::AttentionShape a = attention_shape(shape, nullptr);
-    const Index scores = a.queries * a.keys * (a.soft_cap != 0 ? 2 : 1);
-    out_.backward_into(dy, saved.out_, query_rows(shape, dq));
-    detail::attend_backward<Scalar>(a, saved.q_.data(), saved.k_.data(), saved.v_.data(), saved.probabilities_.data(),
-                                    dq, scratch.take<Scalar>(scores), dq, dk, dv);
-    turn(detail::Turn::back, saved.position_, shape, dq, dk);
+    const Slots slots = Slots::take(context.executor, a.batch * a.kv_heads, gradient_size(shape), scratch);
     const Context inner = scratch.rest(context);
+    out_.backward_into(dy, saved.out_, query_rows(shape, dq), inner);
+    detail::attend_backward<Scalar>(
+        context.executor, a,
+        {saved.q_.data(), saved.k_.data(), saved.v_.data(), saved.probabilities_.data(), dq, dq, dk, dv}, slots);
+    turn(detail::Turn::back, saved.position_, shape, dq, dk);
     if (query_norm_) {
       query_norm_->backward_into(query_heads(shape, dq), saved.query_norm_, query_heads(shape, dq), inner);
       key_norm_->backward_into(key_heads(shape, dk), saved.key_norm_, key_heads(shape, dk), inner);
     }
     const TensorGradient<Scalar> more = dx.is_wanted() ? add_to(dx.view()) : dx;
-    query_.backward_into(query_rows(shape, dq), saved.query_, dx);
-    key_.backward_into(key_rows(shape, dk), saved.key_, more);
-    value_.backward_into(key_rows(shape, dv), saved.value_, more);
+    query_.backward_into(query_rows(shape, dq), saved.query_, dx, inner);
+    key_.backward_into(key_rows(shape, dk), saved.key_, more, inner);
+    value_.backward_into(key_rows(shape, dv), saved.value_, more, inner);
   }
 
   void require_call(const View& x, const MutableView& y, const Context& context) const {
@@ -308,10 +310,16 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   }
   std::size_t forward_bytes(const Shape& x) const {
     return common_bytes(x) + Scratch::bytes<std::uint8_t>(detail::rows_shape(x).size()) +
-           Scratch::bytes<Scalar>(std::min(seq_of(x), rows_of_scores) * seq_of(x));
+           Slots::bytes(batch_of(x) * settings_.num_heads, score_size(x));
   }
   std::size_t backward_bytes(const Shape& x) const {
-    return common_bytes(x) + Scratch::bytes<Scalar>(seq_of(x) * seq_of(x) * (settings_.soft_cap != 0 ? 2 : 1));
+    return common_bytes(x) + Slots::bytes(batch_of(x) * settings_.num_kv_heads, gradient_size(x));
+  }
+
+  /// Numbers of a slot: some rows of scores in inference, all of one head and their gradients in backward.
+  static Index score_size(const Shape& x) { return Slots::slot_size(std::min(seq_of(x), rows_of_scores) * seq_of(x)); }
+  Index gradient_size(const Shape& x) const {
+    return Slots::slot_size(seq_of(x) * seq_of(x) * (settings_.soft_cap != 0 ? 2 : 1));
   }
   static Scalar* kept(std::vector<Scalar>& memory, Index size) {
     memory.resize(static_cast<std::size_t>(size));
@@ -345,9 +353,9 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
                       typename Linear<Scalar>::Saved& saved, typename RMSNorm<Scalar>::Saved& saved_norm,
                       std::vector<Scalar>& before, const Context& context) {
     const Shape rows = detail::with_last(x.shape(), linear.out_features());
-    if (!norm) return linear.forward_into(x, MutableView(heads.data(), rows), saved);
+    if (!norm) return linear.forward_into(x, MutableView(heads.data(), rows), saved, context);
     Scalar* projected = kept(before, heads.size());
-    linear.forward_into(x, MutableView(projected, rows), saved);
+    linear.forward_into(x, MutableView(projected, rows), saved, context);
     norm->forward_into(View(projected, heads.shape()), heads, saved_norm, context);
   }
 
@@ -358,8 +366,8 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   }
 
   /// Adds the new keys and values to the cache, and attends to all; q becomes what was attended to.
-  void attend_in_cache(const Shape& x, Index position, const Heads& heads, const std::uint8_t* flags,
-                       KeyValueCache<Scalar>& cache) const {
+  void attend_in_cache(const Executor& executor, const Shape& x, Index position, const Heads& heads,
+                       const std::uint8_t* flags, KeyValueCache<Scalar>& cache) const {
     const Index batch = batch_of(x), seq = seq_of(x), row = key_.out_features();
     const Index capacity = cache.settings().capacity;
     Scalar *keys = cache.keys(cache_layer_), *values = cache.values(cache_layer_);
@@ -376,7 +384,10 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
     a.keys = position + seq;
     a.key_batch_stride = cache.batch_stride();
     a.valid_stride = capacity;
-    detail::attend<Scalar>(a, heads.q, keys, values, rows_of_scores, false, cache.scores(), heads.q);
+    const Index size = Slots::slot_size(std::min(seq, rows_of_scores) * a.keys),
+                fit = rows_of_scores * capacity / std::max<Index>(size, 1);
+    const Slots slots{cache.scores(), size, std::clamp<Index>(fit, 1, Slots::useful(executor, batch * a.heads))};
+    detail::attend<Scalar>(executor, a, heads.q, keys, values, rows_of_scores, slots, heads.q);
   }
 
   SelfAttentionSettings settings_;

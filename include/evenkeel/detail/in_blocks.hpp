@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+
+#include "evenkeel/core/executor.hpp"
+
+namespace evenkeel {
+inline namespace EVENKEEL_ARCH {
+namespace detail {
+
+/// Cuts the items of a step (rows, groups of lanes, elements) into blocks, and has an executor run them. Blocks come
+/// from sizes alone: at most 64, and at least 32 KiB of data each, so that small steps stay on the caller's thread.
+class InBlocks {
+ public:
+  static constexpr Index most_blocks = 64, least_bytes = Index{32} << 10;
+
+  explicit InBlocks(const Executor& executor) noexcept : executor_(executor) {}
+
+  /// body(first item, last item), for ranges that are all of [0, items) together.
+  template <class Body>
+  void operator()(Index items, Index item_bytes, const Body& body) const {
+    const Index per_block = std::max(least_items(item_bytes), divided_up(items, most_blocks));
+    executor_.run(divided_up(items, per_block),
+                  [&](Index first, Index last) { body(first * per_block, std::min(last * per_block, items)); });
+  }
+
+  /// The same for numbers that follow one another. Bounds between ranges are multiples of whatever compilers make
+  /// vectors of, so that no number is computed by the rest of a loop in one case, and not in the other.
+  template <class Body>
+  void elements(Index count, Index element_bytes, const Body& body) const {
+    constexpr Index together = 1024;
+    (*this)(divided_up(count, together), together * element_bytes,
+            [&](Index first, Index last) { body(first * together, std::min(last * together, count)); });
+  }
+
+  /// As many items as make the most blocks of the least size.
+  static Index most_items(Index item_bytes) noexcept { return most_blocks * least_items(item_bytes); }
+
+ private:
+  static Index divided_up(Index a, Index b) noexcept { return (a + b - 1) / b; }
+  static Index least_items(Index item_bytes) noexcept {
+    return divided_up(least_bytes, std::max<Index>(item_bytes, 1));
+  }
+
+  Executor executor_;
+};
+
+}  // namespace detail
+}  // namespace EVENKEEL_ARCH
+}  // namespace evenkeel
