@@ -16,7 +16,10 @@ template <class Arch, class X>
 struct SummedRows {
   const ResidualAddArgs<X>* sum;
 
-  static constexpr Index interleaved_bytes = is_16_bit<X> ? interleaved_row_bytes : 8 * interleaved_row_bytes;
+  static RowPlan plan(Index row_bytes) noexcept {
+    const Index interleaved = is_16_bit<X> ? interleaved_row_bytes : 8 * interleaved_row_bytes;
+    return {row_bytes <= interleaved, std::clamp<Index>(65536 / row_bytes, 1, 8)};
+  }
 
   /// Columns from `start` on of row i.
   ResidualRow<Arch, X> block(Index i, Index start) const noexcept { return {*sum, i, start}; }

@@ -10,7 +10,7 @@ inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
 /// Whether all rows together (`arrays` of them) come from beyond the L2 cache, where a loop that computes has fewer
-/// loads under way than one that copies, and prefetching pays. Closer by it costs more than it saves.
+/// loads under way than one that copies, and prefetching rows to come pays. Closer by it costs more than it saves.
 template <class X>
 inline bool is_beyond_l2(Index arrays, Index rows, Index features) noexcept {
   return arrays * rows * features * static_cast<Index>(sizeof(X)) >= (Index{4} << 20);

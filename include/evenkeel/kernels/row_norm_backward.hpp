@@ -66,8 +66,8 @@ class RowNormBackwardPass {
   /// sums once.
   Index group_rows() const noexcept {
     const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
-    if (Prefetch && row_bytes <= 4096) return 1;
-    return std::clamp<Index>((row_bytes <= 8192 ? 8192 : 131072) / row_bytes, 1, most_rows);
+    if (row_bytes > (Prefetch ? 4096 : 8192)) return std::clamp<Index>(131072 / row_bytes, 2, most_rows);
+    return Prefetch ? 1 : std::min<Index>(8192 / row_bytes, most_rows);
   }
 
   struct Group {
@@ -113,7 +113,6 @@ class RowNormBackwardPass {
     const auto row = row_array<Row, Rows>(group.row + r0);
     const auto x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + r0, start);
     const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
-    const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
     const P* gamma = parameter_block<1>(a_.gamma, start);
     T* dgamma = WithParameters ? parameters_.dgamma + start : nullptr;
     T* dbeta = WithParameters ? parameters_.dbeta + start : nullptr;
@@ -128,7 +127,6 @@ class RowNormBackwardPass {
           if constexpr (WithParameters) dgamma_j = lanes.load(dgamma + j);
           if constexpr (WithParameters && Row::centred) dbeta_j = lanes.load(dbeta + j);
           unroll<Rows>([&](auto r) {
-            if constexpr (Prefetch) prefetch<true>(dx.at[r] + j);  // written by pass 2
             const Batch x_hat = row.values[r].x_hat(lanes.load(x.at[r] + j, row.values[r].padding()));
             const Batch dy_j = keep(lanes.load(dy.at[r] + j));  // loaded once: GCC would load it for each use
             const Batch g = keep(dy_j * gamma_j);

@@ -26,6 +26,12 @@ struct RowNormForward {
 /// The data of short rows is so small that three of them stay in the L1 cache together, with gamma and beta.
 inline constexpr Index interleaved_row_bytes = 4096;
 
+/// Which rows are in work together.
+struct RowPlan {
+  bool is_interleaved;  ///< one is written while another is measured, in one loop
+  Index rows_at_once;   ///< else so many are measured, then written by blocks of columns
+};
+
 /// One of the parameters as the loops over columns read it: in the type of computation. Numbers of 16 bits are widened
 /// here, once for many rows.
 template <class Arch, class P, int Default>
@@ -56,7 +62,7 @@ class WideParameter {
   Compute<P> wide_[is_16_bit<P> ? interleaved_row_bytes / 2 : 1];
 };
 
-/// Writes a block of columns of a row: y = x_hat * gamma + beta.
+/// Writes a block of columns of a row: y = x_hat * gamma + beta, and asks for x of a row to come.
 template <class Arch, class Row, class X, bool Prefetch>
 struct BlockWriter {
   Row row;
@@ -67,7 +73,7 @@ struct BlockWriter {
 
   template <class K, class Lanes>
   void operator()(K, Index j, Lanes lanes) const noexcept {
-    if constexpr (Prefetch) prefetch<true>(y + j + ahead);
+    if constexpr (Prefetch) prefetch_to_l2(x + j + ahead);
     const auto x_hat = row.x_hat(lanes.load(x + j));
     if constexpr (Row::centred) {
       lanes.store(y + j, Simd<Arch, Compute<X>>::fma(x_hat, lanes.load(gamma + j), lanes.load(beta + j)));
@@ -90,29 +96,29 @@ struct BlockReader {
 };
 
 /// Where rows come from as they are measured: they are there. (add_norm_forward.hpp has another.)
-template <class X, bool Prefetch>
+template <class X, bool BeyondL2>
 struct StoredRows {
   const X* x;
-  Index stride, ahead;
+  Index stride;
 
-  /// The longest rows of which one is written while another is measured.
-  static constexpr Index interleaved_bytes = interleaved_row_bytes;
+  /// Reading one row and writing another at once leads the hardware's prefetching astray where neither is in the L2
+  /// cache (Zen 4: 1.4 instead of 1.0 times a copy), unless rows are so short that their latencies count, or so long
+  /// that memory would rest between the two.
+  static RowPlan plan(Index row_bytes) noexcept {
+    if (!BeyondL2) return {row_bytes <= interleaved_row_bytes, std::clamp<Index>(65536 / row_bytes, 2, 8)};
+    return {row_bytes <= 256 || (row_bytes > 8192 && row_bytes <= 32768 && !is_16_bit<X>), row_bytes <= 8192 ? 1 : 2};
+  }
 
   struct Load {
     const X* x;
-    Index ahead;
     template <class Lanes>
     auto operator()(Index j, Lanes lanes) const noexcept {
-      if constexpr (Prefetch) prefetch(x + j + ahead);
       return lanes.load(x + j);
     }
   };
   /// Columns from `start` on of row i.
-  Load block(Index i, Index start) const noexcept { return {x + i * stride + start, ahead}; }
+  Load block(Index i, Index start) const noexcept { return {x + i * stride + start}; }
 };
-
-/// How far before its use memory is asked for, in elements.
-inline Index prefetch_distance(Index row_stride) noexcept { return std::max<Index>(1024, row_stride); }
 
 /// Forward normalization of every row, in pieces for row_norm_forward.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool Prefetch, class Source>
@@ -127,13 +133,10 @@ class RowNormForwardPass {
         gamma_(args.gamma),
         beta_(args.beta),
         inv_n_(1 / static_cast<Wide<T>>(args.features)),
-        ahead_(prefetch_distance(args.x_stride)) {}
+        plan_(Source::plan(args.features * static_cast<Index>(sizeof(X)))),
+        ahead_((plan_.is_interleaved ? 4 : plan_.rows_at_once) * args.x_stride) {}
 
-  void run() noexcept {
-    const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
-    row_bytes <= Source::interleaved_bytes ? interleaved()
-                                           : grouped(std::clamp<Index>(65536 / row_bytes, 1, most_rows));
-  }
+  void run() noexcept { plan_.is_interleaved ? interleaved() : grouped(plan_.rows_at_once); }
 
  private:
   static constexpr Index most_rows = 8;
@@ -157,15 +160,17 @@ class RowNormForwardPass {
     }
   }
 
-  /// Long rows, a few at a time: measured, then written by blocks of columns, whose gamma and beta stay in the L1
+  /// A few rows at a time: measured, then written by blocks of columns, whose gamma and beta stay in the L1
   /// cache.
   void grouped(Index rows_at_once) noexcept {
     RowStatistics<T> row[most_rows];
+    const bool is_one_block = a_.features <= block_columns<Arch, T>;
+    if (is_one_block) open_parameters(0, a_.features);
     for (Index first = 0; first < a_.rows; first += rows_at_once) {
       const Index rows = std::min(rows_at_once, a_.rows - first);
       for (Index r = 0; r < rows; ++r) row[r] = finish(measure(first + r), first + r);
       for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
-        open_parameters(start, columns(start));
+        if (!is_one_block) open_parameters(start, columns(start));
         for (Index r = 0; r < rows; ++r) write_block(row[r], first + r, start);
       }
     }
@@ -238,14 +243,14 @@ class RowNormForwardPass {
   WideParameter<Arch, P, 1> gamma_;
   WideParameter<Arch, P, 0> beta_;
   Wide<T> inv_n_;
+  RowPlan plan_;
   Index ahead_;
 };
 
-template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P>
+template <class Arch, template <class, class, bool> class NormRow, bool BeyondL2, class X, class P>
 [[gnu::flatten]] inline void normalize_rows(const RowNormForward<X, P>& a) noexcept {
-  using Source = StoredRows<X, Prefetch>;
-  const Source source{a.x, a.x_stride, prefetch_distance(a.x_stride)};
-  RowNormForwardPass<Arch, NormRow, X, P, Prefetch, Source>(a, source).run();
+  using Source = StoredRows<X, BeyondL2>;
+  RowNormForwardPass<Arch, NormRow, X, P, BeyondL2, Source>(a, Source{a.x, a.x_stride}).run();
 }
 
 /// Some rows of all.
@@ -271,9 +276,8 @@ inline void row_norm_forward(const RowNormForward<X, P>& a, const Run& run = {})
     if constexpr (!is_vectorized<X>) {
       any_row_norm_forward<NormRow<Arch, float, false>::centred>(rows);
     } else {
-      // The hardware follows longer rows well by itself.
-      const bool prefetches = is_beyond_l2<X>(2, a.rows, a.features) && row_bytes <= interleaved_row_bytes;
-      prefetches ? normalize_rows<Arch, NormRow, true>(rows) : normalize_rows<Arch, NormRow, false>(rows);
+      is_beyond_l2<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(rows)
+                                             : normalize_rows<Arch, NormRow, false>(rows);
     }
   });
 }

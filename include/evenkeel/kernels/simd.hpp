@@ -269,17 +269,7 @@ inline Batch add(const Batch& a, const Batch& b) noexcept {
   return keep(a) + keep(b);
 }
 
-/// Asks for the cache line of p, to be read or (ToWrite) written soon. p may be past the end of an array.
-template <bool ToWrite = false, class T>
-inline void prefetch(const T* p) noexcept {
-#if defined(__GNUC__)
-  __builtin_prefetch(p, ToWrite ? 1 : 0);
-#else
-  (void)p;
-#endif
-}
-
-/// The same, into the L2 cache: for what is read after all that the L1 cache holds.
+/// Asks for the cache line of p, into the L2 cache, to be read soon. p may be past the end of an array.
 template <class T>
 inline void prefetch_to_l2(const T* p) noexcept {
 #if defined(__GNUC__)
