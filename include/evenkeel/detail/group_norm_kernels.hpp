@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 #include "evenkeel/core/images.hpp"
 #include "evenkeel/kernels/group_lanes_backward.hpp"
 #include "evenkeel/kernels/group_lanes_forward.hpp"

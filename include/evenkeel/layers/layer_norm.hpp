@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "evenkeel/detail/row_norm_layer.hpp"
 #include "evenkeel/ops/layer_norm.hpp"
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "evenkeel/detail/add_norm_op.hpp"
 #include "evenkeel/ops/layer_norm.hpp"
 #include "evenkeel/ops/rms_norm.hpp"

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <utility>
+
 #include "evenkeel/detail/group_norm_op.hpp"
 
 namespace evenkeel {
