@@ -6,6 +6,7 @@
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "ops/batch_norm_test.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -20,8 +21,7 @@ using RowMatrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMaj
 
 template <class S>
 RowMatrix<S> random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<S>(static_cast<std::size_t>(rows * columns), seed, 0.5);
-  return Eigen::Map<const RowMatrix<S>>(values.data(), rows, columns);
+  return normal_matrix<S>(rows, columns, seed, 0.5);
 }
 template <class S>
 std::vector<S> values_of(const Parameter<S>& p) {
