@@ -1,9 +1,10 @@
 // A small LLaMA-style language model: embedding, layers, and the embedding again as the output. It writes text token by
 // token with a cache of keys and values, and shows that this gives what a pass over the whole text gives. Its weights
 // are random, and so is what it writes.
-#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <vector>
 

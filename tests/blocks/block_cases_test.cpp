@@ -16,7 +16,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
-#include "support/random.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -52,8 +52,7 @@ TimesSublayer times(double factor) { return evenkeel::sublayer(Times{factor}, Ti
 
 template <class T>
 RowMatrix<T> random_matrix(std::uint64_t seed) {
-  const auto values = normal_vector<T>(rows * features, seed);
-  return Eigen::Map<const RowMatrix<T>>(values.data(), rows, features);
+  return normal_matrix<T>(rows, features, seed);
 }
 
 template <class T>

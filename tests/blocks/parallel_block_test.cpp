@@ -17,6 +17,7 @@
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "evenkeel/sublayers/linear.hpp"
 #include "support/gradient_check.hpp"
+#include "support/model_inputs.hpp"
 #include "support/oracle.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
@@ -25,7 +26,6 @@ namespace evenkeel_test {
 namespace {
 
 using evenkeel::Index;
-using evenkeel::Parameter;
 using evenkeel::Shape;
 using evenkeel::TensorView;
 using LayerNorm = evenkeel::LayerNorm<double>;
@@ -37,28 +37,6 @@ using TwoNorms = evenkeel::TwoNormParallelBlock<LayerNorm, Linear, FeedForward>;
 constexpr Index rows = 3, features = 4, d_ff = 5;
 constexpr std::size_t size = rows * features;
 constexpr double eps = 0.01;
-
-template <class Model>
-Model randomized(Model model, std::uint64_t seed = 100) {
-  for_each_parameter(model, [&](const std::string&, Parameter<double>& parameter) {
-    parameter.load(normal_vector<double>(static_cast<std::size_t>(parameter.size()), seed++).data(), parameter.size());
-  });
-  return model;
-}
-
-/// x and every parameter by its path.
-struct Inputs {
-  std::vector<Reals> values;
-  std::map<std::string, std::size_t> index;
-
-  template <class Model>
-  Inputs(const std::vector<double>& x, const Model& model) : values({oracle::widen(x)}), index({{"x", 0}}) {
-    for_each_parameter(model, [&](const std::string& path, const auto& parameter) {
-      index[path] = values.size();
-      values.push_back(oracle::widen(parameter.values()));
-    });
-  }
-};
 
 /// The parallel formula, with the paths of the norms and of the two sublayers.
 struct Paths {
@@ -98,7 +76,7 @@ testing::AssertionResult near(const Got& got, const Reals& expected, double ulps
 template <class Block>
 void expect_formula_and_gradients(Block block, const Paths& paths) {
   const std::vector<double> x = normal_vector<double>(size, 1, 0.5, 2), dy = normal_vector<double>(size, 2);
-  const Inputs inputs(x, block);
+  const NamedInputs inputs = named_inputs(x, block);
   const auto formula = oracle_of(paths, inputs.index);
   typename Block::Saved saved;
   std::vector<double> y(size), inference(size), dx(size);

@@ -23,6 +23,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
@@ -66,8 +67,7 @@ using SquareSublayer = evenkeel::FunctionSublayer<Square, SquareBackward>;
 
 template <class T>
 RowMatrix<T> random_matrix(std::uint64_t seed) {
-  const auto values = normal_vector<T>(rows * features, seed);
-  return Eigen::Map<const RowMatrix<T>>(values.data(), rows, features);
+  return normal_matrix<T>(rows, features, seed);
 }
 
 template <class N>

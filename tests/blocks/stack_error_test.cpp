@@ -16,6 +16,7 @@
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -57,8 +58,7 @@ Sublayer times(double factor, Index forbidden = -1) {
 }
 
 Matrix random_matrix(std::uint64_t seed, Index matrix_rows = rows) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(matrix_rows * features), seed);
-  return Eigen::Map<const Matrix>(values.data(), matrix_rows, features);
+  return normal_matrix<double>(matrix_rows, features, seed);
 }
 
 testing::AssertionResult contains(const std::string& text, const std::string& part) {

@@ -14,6 +14,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/gradient_check.hpp"
+#include "support/model_inputs.hpp"
 #include "support/oracle.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
@@ -22,7 +23,6 @@ namespace evenkeel_test {
 namespace {
 
 using evenkeel::Index;
-using evenkeel::Parameter;
 using evenkeel::TensorView;
 using LayerNorm = evenkeel::LayerNorm<double>;
 using FeedForward = evenkeel::FeedForward<double>;
@@ -36,30 +36,9 @@ constexpr std::size_t size = rows * features;
 Stack random_stack() {
   const LayerNorm norm(features);
   const FeedForward f(features, d_ff);
-  Stack stack({evenkeel::PostNorm(norm, f), evenkeel::PlainResidual<LayerNorm, FeedForward>(f),
-               Block(f, {.in = norm, .trunk = norm}), Block(f, {.in = norm, .branch = norm}),
-               Block(f, {.skip = norm}, {.alpha = 1.5, .lambda = -0.75}), evenkeel::PreNorm(norm, f)});
-  std::uint64_t seed = 100;
-  for_each_parameter(stack, [&](const std::string&, Parameter<double>& parameter) {
-    const auto values = normal_vector<double>(static_cast<std::size_t>(parameter.size()), seed++, 0, 0.7);
-    parameter.load(values.data(), parameter.size());
-  });
-  return stack;
-}
-
-/// x and every parameter by its path.
-struct Inputs {
-  std::vector<Reals> values;
-  std::map<std::string, std::size_t> index;
-};
-
-Inputs oracle_inputs(const std::vector<double>& x, const Stack& stack) {
-  Inputs inputs{.values = {oracle::widen(x)}, .index = {{"x", 0}}};
-  for_each_parameter(stack, [&](const std::string& path, const auto& parameter) {
-    inputs.index[path] = inputs.values.size();
-    inputs.values.push_back(oracle::widen(parameter.values()));
-  });
-  return inputs;
+  return randomized(Stack({evenkeel::PostNorm(norm, f), evenkeel::PlainResidual<LayerNorm, FeedForward>(f),
+                           Block(f, {.in = norm, .trunk = norm}), Block(f, {.in = norm, .branch = norm}),
+                           Block(f, {.skip = norm}, {.alpha = 1.5, .lambda = -0.75}), evenkeel::PreNorm(norm, f)}));
 }
 
 /// The stack as the oracle computes it, from x and the parameters.
@@ -110,7 +89,7 @@ class StackGradient : public testing::Test {
 };
 
 TEST_F(StackGradient, OfEveryParameterOfSixMixedBlocksMatchesDualNumbers) {
-  const Inputs inputs = oracle_inputs(x, stack);
+  const NamedInputs inputs = named_inputs(x, stack);
   const auto formula = oracle_of(stack, inputs.index);
   Stack::Saved saved;
   std::vector<double> y(size), inference(size), dx(size);

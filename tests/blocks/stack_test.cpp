@@ -20,6 +20,7 @@
 #include "evenkeel/blocks/pre_norm.hpp"
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 #include "support/workspace.hpp"
 
@@ -62,8 +63,7 @@ using Stack = evenkeel::Stack<LayerNorm, Sublayer>;
 Sublayer square(double factor = 0.25) { return evenkeel::sublayer(Square{factor}, SquareBackward{factor}); }
 
 Matrix random_matrix(std::uint64_t seed, Index matrix_rows = rows) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(matrix_rows * features), seed);
-  return Eigen::Map<const Matrix>(values.data(), matrix_rows, features);
+  return normal_matrix<double>(matrix_rows, features, seed);
 }
 
 template <class Model>

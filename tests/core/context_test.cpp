@@ -70,6 +70,13 @@ TEST(Scratch, SaysHowLargeTheWorkspaceHasToBe) {
             "evenkeel::op: workspace has 99 bytes, expected at least 100");
 }
 
+TEST(Scratch, RefusesNumbersThatOwnMemory) {
+  using Number = std::vector<int>;  // as one of any precision may be
+  EXPECT_EQ(error_text<std::invalid_argument>([] { Scratch("op", {}, Scratch::bytes<Number>(1)).take<Number>(1); }),
+            "evenkeel::Scratch: numbers that own memory cannot be copied to a workspace, expected contiguous features "
+            "and parameters in their order");
+}
+
 TEST(Scratch, GivesTheRestToInnerCalls) {
   std::vector<std::byte> memory(1000);
   const Context context{.workspace = memory};

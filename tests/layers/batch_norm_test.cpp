@@ -6,6 +6,7 @@
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "ops/batch_norm_test.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -20,8 +21,7 @@ using RowMatrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMaj
 
 template <class S>
 RowMatrix<S> random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<S>(static_cast<std::size_t>(rows * columns), seed, 0.5);
-  return Eigen::Map<const RowMatrix<S>>(values.data(), rows, columns);
+  return normal_matrix<S>(rows, columns, seed, 0.5);
 }
 template <class S>
 std::vector<S> values_of(const Parameter<S>& p) {
@@ -51,7 +51,7 @@ TYPED_TEST_SUITE(BatchNormLayer, BatchScalars, ScalarName);
 
 TYPED_TEST(BatchNormLayer, DoesWhatTheOpDoes) {
   using S = TypeParam;
-  auto layer = trained_layer<S>(4, {.eps = 1e-3, .average = Decay(0.75)});
+  auto layer = trained_layer<S>(4, {.eps = 1e-3, .average = Decay(0.75), .variance = RunningVariance::biased});
   const auto x = random_matrix<S>(6, 4, 1), dy = random_matrix<S>(6, 4, 2);
   auto mean = values_of(layer.running_mean()), var = values_of(layer.running_var());
   const auto gamma = values_of(layer.gamma()), beta = values_of(layer.beta());
@@ -61,7 +61,8 @@ TYPED_TEST(BatchNormLayer, DoesWhatTheOpDoes) {
   typename BatchNorm<S>::Saved saved;
   BatchNormStatistics<S> op_saved;
   const RowMatrix<S> y = layer.forward(x, saved);
-  EXPECT_EQ(y, evenkeel::batch_norm(x, op_saved, options, {.mean = mean, .var = var, .average = Decay(0.75)}));
+  const RunningUpdate<S> update{.mean = mean, .var = var, .average = Decay(0.75), .variance = RunningVariance::biased};
+  EXPECT_EQ(y, evenkeel::batch_norm(x, op_saved, options, update));
   EXPECT_EQ(values_of(layer.running_mean()), mean);
   EXPECT_EQ(values_of(layer.running_var()), var);
   EXPECT_EQ(saved.statistics().rstd, op_saved.rstd);

@@ -5,6 +5,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/layers/rms_norm.hpp"
 #include "ops/op_test.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 
@@ -74,9 +75,7 @@ OpOptions<S> options_of(const Layer& layer, const Axes& axis = -1) {
 /// A matrix [rows, columns] of N(0,1).
 template <class Matrix>
 Matrix random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  using S = typename Matrix::Scalar;
-  const auto values = normal_vector<S>(static_cast<std::size_t>(rows * columns), seed);
-  return Eigen::Map<const RowMatrix<S>>(values.data(), rows, columns);
+  return normal_matrix<typename Matrix::Scalar>(rows, columns, seed);
 }
 
 }  // namespace evenkeel_test

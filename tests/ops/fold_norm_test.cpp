@@ -3,6 +3,7 @@
 
 #include "core/error_text.hpp"
 #include "evenkeel/ops/layer_norm.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -11,8 +12,7 @@ namespace {
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 Matrix random_matrix(Eigen::Index rows, Eigen::Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(rows * columns), seed);
-  return Eigen::Map<const Matrix>(values.data(), rows, columns);
+  return normal_matrix<double>(rows, columns, seed);
 }
 
 TEST(FoldNorm, TheLinearMapOfTheNormIsTheFoldedOneOfTheBareNorm) {

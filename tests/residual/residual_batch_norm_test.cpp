@@ -5,6 +5,7 @@
 #include "evenkeel/sublayers/linear.hpp"
 #include "kernels/kernel_test.hpp"
 #include "support/batch_norm_oracle.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -13,24 +14,20 @@ using evenkeel::BatchNorm;
 using evenkeel::Linear;
 using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-RowMatrix random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(rows * columns), seed);
-  return Eigen::Map<const RowMatrix>(values.data(), rows, columns);
-}
 std::vector<double> values_of(const RowMatrix& m) { return {m.data(), m.data() + m.size()}; }
 
 TEST(ResidualBatchNorm, ForwardAndInputGradientMatchTheFormulaInEverySlot) {
   const Index rows = 5, channels = 3;
   const oracle::ChannelShape shape{5, 3, 1};
   Linear<double> f(channels, channels);
-  const RowMatrix w = random_matrix(channels, channels, 1);
+  const RowMatrix w = normal_matrix<double>(channels, channels, 1);
   f.weight().load(w.data(), 9);
   BatchNorm<double> norm(channels);
   const auto gamma = normal_vector<double>(3, 2), beta = normal_vector<double>(3, 3);
   norm.gamma().load(gamma.data(), 3), norm.beta().load(beta.data(), 3);
   evenkeel::Residual<BatchNorm<double>, Linear<double>> block(
       f, {.in = norm, .branch = norm, .skip = norm, .trunk = norm}, {.alpha = 0.5, .lambda = 2});
-  const RowMatrix x = random_matrix(rows, channels, 4), dy = random_matrix(rows, channels, 5);
+  const RowMatrix x = normal_matrix<double>(rows, channels, 4), dy = normal_matrix<double>(rows, channels, 5);
   decltype(block)::Saved saved;
   const RowMatrix y = block.forward(x, saved), dx = block.backward(dy, saved);
 
@@ -54,11 +51,11 @@ TEST(ResidualBatchNorm, ForwardAndInputGradientMatchTheFormulaInEverySlot) {
 TEST(ResidualBatchNorm, TrainingUpdatesAndInferenceUsesRunningStatistics) {
   using Block = evenkeel::Residual<BatchNorm<double>, Linear<double>>;
   Linear<double> f(3, 3);
-  f.weight().load(random_matrix(3, 3, 1).data(), 9);
+  f.weight().load(normal_matrix<double>(3, 3, 1).data(), 9);
   const BatchNorm<double> norm(3, {.average = evenkeel::UpdateRate(1), .variance = evenkeel::RunningVariance::biased});
   evenkeel::Stack<BatchNorm<double>, Linear<double>> stack(
       {Block(f, {.in = norm, .trunk = norm}), Block(f, {.branch = norm, .skip = norm})}, norm);
-  const RowMatrix x = random_matrix(5, 3, 4);
+  const RowMatrix x = normal_matrix<double>(5, 3, 4);
   decltype(stack)::Saved saved;
   const RowMatrix y = stack.forward(x, saved);
   std::vector<std::string> paths;

@@ -11,7 +11,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
-#include "support/random.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -32,10 +32,7 @@ auto square() {
 }
 using Block = evenkeel::Residual<LayerNorm, decltype(square())>;
 
-Matrix random_matrix(std::uint64_t seed) {
-  const auto values = normal_vector<float>(rows * features, seed);
-  return Eigen::Map<const Matrix>(values.data(), rows, features);
-}
+Matrix random_matrix(std::uint64_t seed) { return normal_matrix<float>(rows, features, seed); }
 
 /// Every combination of norms, with a lambda of each kind.
 template <class Check>

@@ -10,6 +10,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -26,8 +27,7 @@ using ColumnMatrix = Eigen::MatrixXd;
 constexpr Index rows = 3, features = 4;
 
 Matrix random_matrix(std::uint64_t seed, Index matrix_rows = rows, Index columns = features) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(matrix_rows * columns), seed);
-  return Eigen::Map<const Matrix>(values.data(), matrix_rows, columns);
+  return normal_matrix<double>(matrix_rows, columns, seed);
 }
 
 /// y = x^2, but for an x of `forbidden` rows.

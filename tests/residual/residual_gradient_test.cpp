@@ -12,6 +12,7 @@
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "support/gradient_check.hpp"
+#include "support/model_inputs.hpp"
 #include "support/oracle.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
@@ -107,22 +108,6 @@ BlockOf<N> random_block(const Setting& s) {
   return block;
 }
 
-/// x, then every parameter of a block, as the oracle takes them; and which is which.
-struct Inputs {
-  std::vector<Reals> values;
-  std::map<std::string, std::size_t> index;
-};
-
-template <class Block>
-Inputs oracle_inputs(const std::vector<double>& x, const Block& block) {
-  Inputs inputs{.values = {oracle::widen(x)}, .index = {{"x", 0}}};
-  for_each_parameter(block, [&](const std::string& path, const auto& parameter) {
-    inputs.index[path] = inputs.values.size();
-    inputs.values.push_back(oracle::widen(parameter.values()));
-  });
-  return inputs;
-}
-
 /// The oracle's residual formula as a function of x and the parameters, in inference or with what is dropped.
 auto oracle_of(const Setting& s, const std::map<std::string, std::size_t>& index, bool is_training) {
   return [s, index, is_training](const auto& in) {
@@ -176,7 +161,7 @@ TYPED_TEST_SUITE(ResidualFormula, Norms);
 TYPED_TEST(ResidualFormula, InferenceMatchesTheOracleWithEveryCombinationOfSettings) {
   for (const Setting& s : settings()) {
     const auto block = random_block<TypeParam>(s);
-    const Inputs inputs = oracle_inputs(this->x, block);
+    const NamedInputs inputs = named_inputs(this->x, block);
     std::vector<double> y(size);
     block.forward_into(matrix(this->x), matrix(y));
     EXPECT_TRUE(near(y, oracle_of(s, inputs.index, false)(inputs.values), 8)) << s.name();  // measured: 3.1
@@ -188,7 +173,7 @@ TYPED_TEST(ResidualFormula, TrainingAndEveryGradientMatchDualNumbersWithEveryCom
     SCOPED_TRACE(s.name());
     auto block = random_block<TypeParam>(s);
     typename BlockOf<TypeParam>::Saved saved;
-    const Inputs inputs = oracle_inputs(this->x, block);
+    const NamedInputs inputs = named_inputs(this->x, block);
     const auto formula = oracle_of(s, inputs.index, true);
     const auto expected = [&](const std::string& of) {
       return gradient(inputs.values, inputs.index.at(of), formula, oracle::widen(this->dy));

@@ -15,6 +15,7 @@
 #include "evenkeel/layers/rms_norm.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 #include "support/workspace.hpp"
 
@@ -63,8 +64,7 @@ BlockOf<N> random_block(int slots) {
 
 template <class T>
 RowMatrix<T> random_matrix(std::uint64_t seed, Index matrix_rows = rows) {
-  const auto values = normal_vector<T>(static_cast<std::size_t>(matrix_rows * features), seed);
-  return Eigen::Map<const RowMatrix<T>>(values.data(), matrix_rows, features);
+  return normal_matrix<T>(matrix_rows, features, seed);
 }
 
 /// The gradients of all parameters, one after another.

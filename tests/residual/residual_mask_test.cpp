@@ -13,6 +13,7 @@
 #include "evenkeel/sublayers/feed_forward.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
 #include "sublayers/attention_test.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -27,10 +28,7 @@ constexpr Index rows = 5, features = 4;
 const std::vector<std::uint8_t> flags = {1, 0, 1, 1, 0};
 const std::vector<Index> valid = {0, 2, 3}, invalid = {1, 4};
 
-Matrix random_matrix(std::uint64_t seed) {
-  const auto values = normal_vector<double>(rows * features, seed);
-  return Eigen::Map<const Matrix>(values.data(), rows, features);
-}
+Matrix random_matrix(std::uint64_t seed) { return normal_matrix<double>(rows, features, seed); }
 
 Matrix pick(const Matrix& x, const std::vector<Index>& which) { return x(which, Eigen::all); }
 

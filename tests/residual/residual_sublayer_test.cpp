@@ -10,6 +10,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -26,10 +27,7 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 
 constexpr Index rows = 3, features = 4;
 
-Matrix random_matrix(std::uint64_t seed) {
-  const auto values = normal_vector<double>(rows * features, seed);
-  return Eigen::Map<const Matrix>(values.data(), rows, features);
-}
+Matrix random_matrix(std::uint64_t seed) { return normal_matrix<double>(rows, features, seed); }
 
 /// y = x^2 as a pair of callables: what the other sublayers here are compared with.
 auto square() {

@@ -9,6 +9,7 @@
 #include "evenkeel/layers/layer_norm.hpp"
 #include "evenkeel/residual/residual.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -60,10 +61,7 @@ Block random_block(int axis) {
   return block;
 }
 
-RowMatrix random_matrix(std::uint64_t seed) {
-  const auto values = normal_vector<double>(rows * features, seed);
-  return Eigen::Map<const RowMatrix>(values.data(), rows, features);
-}
+RowMatrix random_matrix(std::uint64_t seed) { return normal_matrix<double>(rows, features, seed); }
 
 class ResidualTensors : public testing::Test {
  protected:

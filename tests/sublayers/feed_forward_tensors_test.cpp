@@ -12,6 +12,7 @@
 #include "core/error_text.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/sublayers/feed_forward.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 #include "support/workspace.hpp"
@@ -27,11 +28,6 @@ using evenkeel::TensorView;
 using FeedForward = evenkeel::FeedForward<double>;
 using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using RowTensor = Eigen::Tensor<double, 3, Eigen::RowMajor>;
-
-RowMatrix random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(rows * columns), seed);
-  return Eigen::Map<const RowMatrix>(values.data(), rows, columns);
-}
 
 FeedForward random_feed_forward() {
   FeedForward f(4, 6);
@@ -58,7 +54,7 @@ testing::AssertionResult contains(const std::string& text, const std::string& pa
 TEST(FeedForwardTensors, TakesTensorsOfRankThreeAndVectors) {
   FeedForward f = random_feed_forward();
   FeedForward::Saved saved;
-  const RowMatrix x = random_matrix(6, 4, 1), dy = random_matrix(6, 4, 2);
+  const RowMatrix x = normal_matrix<double>(6, 4, 1), dy = normal_matrix<double>(6, 4, 2);
   const RowMatrix y = f.forward(x, saved), dx = f.backward(dy, saved);
 
   const Eigen::TensorMap<const RowTensor> x3(x.data(), 2, 3, 4), dy3(dy.data(), 2, 3, 4);
@@ -75,7 +71,7 @@ TEST(FeedForwardTensors, TakesTensorsOfRankThreeAndVectors) {
 TEST(FeedForwardTensors, TakesBlocksWithStridesOfTheirOwn) {
   FeedForward f = random_feed_forward();
   FeedForward::Saved saved;
-  const RowMatrix x = random_matrix(6, 4, 3), dy = random_matrix(6, 4, 4);
+  const RowMatrix x = normal_matrix<double>(6, 4, 3), dy = normal_matrix<double>(6, 4, 4);
   const RowMatrix y = f.forward(x, saved), dx = f.backward(dy, saved);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   RowMatrix wide_x = RowMatrix::Constant(7, 9, nan), wide_dy = RowMatrix::Constant(7, 8, nan);
@@ -96,7 +92,7 @@ TEST(FeedForwardTensors, ASavedServesOneShapeAfterAnother) {
   for (const Index rows : {5, 2, 9, 1}) {
     FeedForward fresh = random_feed_forward();
     FeedForward::Saved fresh_saved;
-    const RowMatrix x = random_matrix(rows, 4, 5), dy = random_matrix(rows, 4, 6);
+    const RowMatrix x = normal_matrix<double>(rows, 4, 5), dy = normal_matrix<double>(rows, 4, 6);
     EXPECT_TRUE(near(f.forward(x, saved), fresh.forward(x, fresh_saved)));
     EXPECT_TRUE(near(f.backward(dy, saved), fresh.backward(dy, fresh_saved)));
   }
@@ -130,7 +126,7 @@ TEST(FeedForwardTensors, TheDefaultIsTheExactGeluWithBias) {
   const FeedForward f = random_feed_forward();
   FeedForward gelu(4, 6, {.activation = evenkeel::Activation::gelu, .with_bias = true});
   gelu.up() = f.up(), gelu.down() = f.down();
-  const RowMatrix x = random_matrix(3, 4, 7);
+  const RowMatrix x = normal_matrix<double>(3, 4, 7);
   EXPECT_TRUE(near(f.forward(x), gelu.forward(x)));
 }
 
@@ -138,7 +134,7 @@ TEST(FeedForwardTensors, TheDefaultIsTheExactGeluWithBias) {
 TEST(FeedForwardTensors, ATemporaryIsMovedIntoSaved) {
   FeedForward f = random_feed_forward();
   FeedForward::Saved saved, viewing;
-  const RowMatrix x = random_matrix(3, 4, 8), dy = random_matrix(3, 4, 9);
+  const RowMatrix x = normal_matrix<double>(3, 4, 8), dy = normal_matrix<double>(3, 4, 9);
   f.forward(RowMatrix(x), saved);
   const std::vector<RowMatrix> others(8, dy);
   f.forward(x, viewing);
@@ -148,7 +144,7 @@ TEST(FeedForwardTensors, ATemporaryIsMovedIntoSaved) {
 TEST(FeedForwardTensors, WorksInAWorkspaceOfTheSizeItNamesAtAnyAddress) {
   FeedForward f = random_feed_forward(), other = f;
   FeedForward::Saved saved, other_saved;
-  const RowMatrix x = random_matrix(3, 4, 8), dy = random_matrix(3, 4, 9);
+  const RowMatrix x = normal_matrix<double>(3, 4, 8), dy = normal_matrix<double>(3, 4, 9);
   const std::size_t bytes = f.workspace_bytes(Shape{3, 4});
   const RowMatrix y = other.forward(x, other_saved), dx = other.backward(dy, other_saved);
   for (std::size_t offset = 0; offset < 64; offset += 7) {
@@ -173,7 +169,7 @@ class FeedForwardError : public testing::Test {
 
   FeedForward f = random_feed_forward();
   FeedForward::Saved saved;
-  RowMatrix x = random_matrix(3, 4, 1), y = RowMatrix::Constant(3, 4, 7), dy = random_matrix(3, 4, 2);
+  RowMatrix x = normal_matrix<double>(3, 4, 1), y = RowMatrix::Constant(3, 4, 7), dy = normal_matrix<double>(3, 4, 2);
 };
 
 TEST_F(FeedForwardError, NamesTheShapeOfX) {
@@ -214,7 +210,7 @@ TEST_F(FeedForwardError, ABackwardNeedsAForward) {
 
 TEST_F(FeedForwardError, ABackwardOfAnotherShapeAddsToNoGradient) {
   f.forward_into(x, y, saved);
-  const RowMatrix other = random_matrix(2, 4, 3);
+  const RowMatrix other = normal_matrix<double>(2, 4, 3);
   EXPECT_TRUE(contains(error_text<std::invalid_argument>([&] { f.backward(other, saved); }),
                        "dy has shape [2, 4], expected [3, 4]"));
   expect_no_gradient();
@@ -247,7 +243,7 @@ TEST_F(FeedForwardError, NamesTheSizeOfAWorkspaceThatIsTooSmall) {
 TEST_F(FeedForwardError, AFailedForwardDoesNotMixTwoShapes) {
   f.forward_into(x, y, saved);
   const RowMatrix dx = f.backward(dy, saved);
-  const Eigen::MatrixXd columns = random_matrix(20, 4, 4);  // refused by the first of the two products
+  const Eigen::MatrixXd columns = normal_matrix<double>(20, 4, 4);  // refused by the first of the two products
   RowMatrix column_y(20, 4);
   EXPECT_THROW(f.forward_into(columns, column_y, saved), std::invalid_argument);
   try {

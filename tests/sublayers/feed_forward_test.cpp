@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "sublayers/activation_oracle.hpp"
 #include "support/gradient_check.hpp"
 #include "support/oracle.hpp"
 #include "support/random.hpp"
@@ -34,22 +35,6 @@ const std::vector<Kind> kinds = {
     {"gelu, no bias", Activation::gelu, false}, {"relu, no bias", Activation::relu, false}};
 
 template <class T>
-T (*oracle_activation(Activation activation))
-(const T&) {
-  switch (activation) {
-    case Activation::relu:
-      return oracle::relu<T>;
-    case Activation::gelu:
-      return oracle::gelu<T>;
-    case Activation::gelu_tanh:
-      return oracle::gelu_tanh<T>;
-    case Activation::silu:
-      return oracle::silu<T>;
-  }
-  return nullptr;
-}
-
-template <class T>
 evenkeel::FeedForward<T> random_feed_forward(const Kind& kind) {
   evenkeel::FeedForward<T> f(d_model, d_ff, {.activation = kind.activation, .with_bias = kind.with_bias});
   std::uint64_t seed = 100;
@@ -72,7 +57,7 @@ std::vector<Reals> oracle_inputs(const std::vector<T>& x, const evenkeel::FeedFo
 auto oracle_of(const Kind& kind) {
   return [kind](const auto& in) {
     using Vector = std::remove_cvref_t<decltype(in[0])>;
-    const auto activation = oracle_activation<typename Vector::value_type>(kind.activation);
+    const auto activation = oracle::activation_of<typename Vector::value_type>(kind.activation);
     if (kind.with_bias) return oracle::feed_forward(in[0], rows, d_model, d_ff, in[1], in[2], in[3], in[4], activation);
     return oracle::feed_forward(in[0], rows, d_model, d_ff, in[1], Vector(), in[2], Vector(), activation);
   };

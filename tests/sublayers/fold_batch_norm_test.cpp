@@ -3,6 +3,7 @@
 
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "ops/batch_norm_test.hpp"
+#include "support/matrix.hpp"
 
 namespace evenkeel_test {
 namespace {
@@ -15,8 +16,7 @@ using RowMatrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMaj
 
 template <class S, int Order = Eigen::RowMajor>
 Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Order> random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<S>(static_cast<std::size_t>(rows * columns), seed);
-  return Eigen::Map<const RowMatrix<S>>(values.data(), rows, columns);
+  return normal_matrix<S>(rows, columns, seed);
 }
 
 /// Running statistics, gamma and beta of `channels` channels.

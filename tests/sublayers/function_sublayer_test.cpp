@@ -10,6 +10,7 @@
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/core/parameter.hpp"
 #include "evenkeel/sublayers/function_sublayer.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -22,8 +23,7 @@ using RowTensor = Eigen::Tensor<double, 3, Eigen::RowMajor>;
 
 template <class Matrix = RowMatrix>
 Matrix random_matrix(Index rows, Index columns, std::uint64_t seed) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(rows * columns), seed);
-  return Eigen::Map<const RowMatrix>(values.data(), rows, columns);
+  return normal_matrix<double>(rows, columns, seed);
 }
 
 /// y = x^2, dx = 2 * x * dy, for matrices: both return lazy expressions.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error_text.hpp"
+#include "sublayers/activation_oracle.hpp"
 #include "sublayers/attention_test.hpp"
 
 namespace evenkeel_test {
@@ -19,32 +20,14 @@ using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::R
 constexpr Index rows = 3, d_model = 4, d_ff = 5;
 
 template <class T>
-T gate(Activation activation, const T& x) {
-  switch (activation) {
-    case Activation::relu:
-      return oracle::relu(x);
-    case Activation::gelu:
-      return oracle::gelu(x);
-    case Activation::gelu_tanh:
-      return oracle::gelu_tanh(x);
-    case Activation::silu:
-      return oracle::silu(x);
-  }
-  return x;
-}
-template <class T, Activation activation>
-T gate_of(const T& x) {
-  return gate(activation, x);
-}
-
-template <class T, Activation activation>
-void expect_formula_of(bool with_bias) {
+void expect_formula_of(Activation activation, bool with_bias) {
   auto f = randomized(evenkeel::GatedFeedForward<T>(d_model, d_ff, {.activation = activation, .with_bias = with_bias}));
   const auto x = normal_vector<T>(rows * d_model, 1), dy = normal_vector<T>(rows * d_model, 2);
   const NamedInputs inputs = named_inputs(x, f);
   const auto formula = [&](const auto& in) {
     using U = typename std::remove_cvref_t<decltype(in[0])>::value_type;
-    return oracle::gated_feed_forward(in[0], rows, d_model, d_ff, gate_of<U, activation>, inputs.lookup(in));
+    return oracle::gated_feed_forward(in[0], rows, d_model, d_ff, oracle::activation_of<U>(activation),
+                                      inputs.lookup(in));
   };
   expect_formula(f, Shape{rows, d_model}, x, dy, {}, inputs, formula, 8, 16);
 }
@@ -55,10 +38,10 @@ using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(GatedFeedForwardOf, Scalars);
 
 TYPED_TEST(GatedFeedForwardOf, ValuesAndGradientsMatchTheFormula) {
-  expect_formula_of<TypeParam, Activation::silu>(false);
-  expect_formula_of<TypeParam, Activation::gelu>(true);
-  expect_formula_of<TypeParam, Activation::gelu_tanh>(false);
-  expect_formula_of<TypeParam, Activation::relu>(true);
+  expect_formula_of<TypeParam>(Activation::silu, false);
+  expect_formula_of<TypeParam>(Activation::gelu, true);
+  expect_formula_of<TypeParam>(Activation::gelu_tanh, false);
+  expect_formula_of<TypeParam>(Activation::relu, true);
 }
 
 class GatedFeedForward : public testing::Test {

@@ -22,6 +22,7 @@
 #include "evenkeel/training/adamw.hpp"
 #include "evenkeel/training/sgd.hpp"
 #include "evenkeel/training/warmup.hpp"
+#include "support/matrix.hpp"
 #include "support/random.hpp"
 
 namespace evenkeel_test {
@@ -39,8 +40,7 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 constexpr Index rows = 6, features = 8, d_ff = 16;
 
 Matrix random_matrix(std::uint64_t seed, Index n = rows, Index m = features) {
-  const auto values = normal_vector<double>(static_cast<std::size_t>(n * m), seed);
-  return Eigen::Map<const Matrix>(values.data(), n, m);
+  return normal_matrix<double>(n, m, seed);
 }
 Matrix matrix_of(const TensorView<const double>& view) {
   return Eigen::Map<const Matrix>(view.data(), view.shape()[0], view.shape()[1]);

@@ -5,13 +5,12 @@
 
 #include <vector>
 
+#include "support/oracle.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 #include "training/parameters.hpp"
 
 namespace evenkeel_test {
-
-using Reals = std::vector<long double>;
 
 /// Ten steps with random gradients, at a rate that rises first, are those of an Oracle to `ulps`.
 template <class Oracle, class Scalar, class Optimizer>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "evenkeel/blocks/deep_norm.hpp"
 #include "evenkeel/blocks/transformer_stack.hpp"

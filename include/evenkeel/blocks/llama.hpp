@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "evenkeel/blocks/pre_norm.hpp"
 #include "evenkeel/blocks/transformer_stack.hpp"
 #include "evenkeel/layers/rms_norm.hpp"

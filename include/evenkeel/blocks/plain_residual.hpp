@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "evenkeel/residual/residual.hpp"
 
 namespace evenkeel {

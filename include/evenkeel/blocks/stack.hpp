@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -123,8 +126,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     if (saved.x_.rank() == 0) {
       raise_logic_error("Stack::backward", "saved is empty, expected the Saved of a forward(x, saved) call");
     }
-    require_same_shape("Stack::backward", "dy", dy.shape(), "the x that was saved", saved.x_.shape());
-    require_same_order("Stack::backward", "dy", dy, "the x that was saved", saved.x_);
+    detail::require_like("Stack::backward", "dy", dy, "the x that was saved", saved.x_);
     require_input_gradient("Stack::backward", dx, is_same_memory(dx.view(), dy) ? View() : dy, saved.x_);
     Scratch scratch("Stack::backward", context, workspace_bytes(dy.shape()));
     const MutableView streams[2] = {temporary(scratch, dy), temporary(scratch, dy)};
@@ -183,8 +185,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
   using Around = typename Block::template Around<SeeBranch>;
 
   static void require_output(const View& x, const MutableView& y) {
-    require_same_shape("Stack::forward", "y", y.shape(), "x", x.shape());
-    require_same_order("Stack::forward", "y", y, "x", x);
+    detail::require_like("Stack::forward", "y", y, "x", x);
     require_no_overlap("Stack::forward", "y", y, "x", x);
   }
   static MutableView temporary(Scratch& scratch, const View& like) {

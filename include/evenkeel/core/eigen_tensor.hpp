@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 #include <unsupported/Eigen/CXX11/Tensor>
 
 #include "evenkeel/core/tensor.hpp"

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "evenkeel/core/overlap.hpp"
 #include "evenkeel/core/shape_check.hpp"

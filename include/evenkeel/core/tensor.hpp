@@ -1,7 +1,7 @@
 #pragma once
 
+#include <string>
 #include <type_traits>
-#include <utility>
 
 #include "evenkeel/core/number_types.hpp"
 #include "evenkeel/core/tensor_view.hpp"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <type_traits>
 
 #include "evenkeel/core/shape.hpp"

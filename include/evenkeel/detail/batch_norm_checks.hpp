@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "evenkeel/detail/position_mask.hpp"
 #include "evenkeel/ops/batch_norm_options.hpp"

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <initializer_list>
 
 #include "evenkeel/detail/batch_norm_checks.hpp"
 #include "evenkeel/detail/in_blocks.hpp"

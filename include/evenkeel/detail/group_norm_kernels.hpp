@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 #include "evenkeel/core/images.hpp"
 #include "evenkeel/detail/in_blocks.hpp"
 #include "evenkeel/kernels/group_lanes_backward.hpp"

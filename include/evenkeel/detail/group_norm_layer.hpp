@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "evenkeel/detail/group_norm_op.hpp"

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 #include "evenkeel/core/axes.hpp"
 #include "evenkeel/core/context.hpp"
 #include "evenkeel/core/parameter_view.hpp"

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "evenkeel/detail/group_norm_kernels.hpp"
 #include "evenkeel/detail/valid_positions.hpp"
 

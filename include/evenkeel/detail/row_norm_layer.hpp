@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <string>
 
 #include "evenkeel/detail/add_norm_op.hpp"
@@ -50,19 +50,29 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
   /// The shape of the normalized axes.
   const Shape& normalized_shape() const noexcept { return normalized_shape_; }
 
+  Parameter<P>& gamma() noexcept { return this->gamma_; }
+  const Parameter<P>& gamma() const noexcept { return this->gamma_; }
+
  protected:
-  RowNormLayer(const Shape& normalized_shape, double eps, const std::optional<Axes>& axes)
-      : Base(eps), normalized_shape_(normalized_shape), axes_(axes ? *axes : Axes::last(normalized_shape.rank())) {
+  template <class Settings>
+  RowNormLayer(const Shape& normalized_shape, const Settings& settings)
+      : Base(settings.eps),
+        normalized_shape_(normalized_shape),
+        axes_(settings.axis ? *settings.axis : Axes::last(normalized_shape.rank())),
+        rounding_(settings.rounding) {
     if (axes_.count() != normalized_shape.rank()) {
       raise_invalid_argument(Op::name, std::to_string(axes_.count()) + " axes, expected " +
                                            std::to_string(normalized_shape.rank()) + " (the normalized shape is " +
                                            shape_string(normalized_shape) + ")");
     }
+    if (!settings.with_gamma) return;
+    this->gamma_is_around_zero_ = settings.gamma_around_zero;
+    this->gamma_ = Parameter<P>(normalized_shape, P(settings.gamma_around_zero ? 0.f : 1.f));
   }
 
   Shape normalized_shape_;
   Axes axes_;
-  Rounding rounding_ = Rounding::once;
+  Rounding rounding_;
 
  private:
   friend Base;

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "evenkeel/core/axis_view.hpp"

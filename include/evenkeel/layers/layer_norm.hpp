@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "evenkeel/detail/row_norm_layer.hpp"
 #include "evenkeel/ops/layer_norm.hpp"
 
@@ -51,24 +53,16 @@ class LayerNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::L
   using Settings = LayerNormSettings;
 
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormSettings& settings = {})
-      : Base(normalized_shape, settings.eps, settings.axis) {
-    if (settings.with_gamma) {
-      const ParameterScalar one(settings.gamma_around_zero ? 0.f : 1.f);
-      this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
-    }
-    this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
-    this->rounding_ = settings.rounding;
+      : Base(normalized_shape, settings) {
     if (settings.with_beta) this->beta_ = Parameter<ParameterScalar>(normalized_shape, ParameterScalar(0));
   }
 
-  Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
   Parameter<ParameterScalar>& beta() noexcept { return this->beta_; }
-  const Parameter<ParameterScalar>& gamma() const noexcept { return this->gamma_; }
   const Parameter<ParameterScalar>& beta() const noexcept { return this->beta_; }
 
   /// A norm with the same settings, and parameters as they start.
   LayerNorm fresh() const {
-    return LayerNorm(this->normalized_shape_, {this->eps_, !gamma().is_absent(), !beta().is_absent(), this->axes_,
+    return LayerNorm(this->normalized_shape_, {this->eps_, !this->gamma().is_absent(), !beta().is_absent(), this->axes_,
                                                this->gamma_is_around_zero_, this->rounding_});
   }
 };

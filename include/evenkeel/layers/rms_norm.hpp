@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "evenkeel/detail/row_norm_layer.hpp"
 #include "evenkeel/ops/rms_norm.hpp"
 
@@ -44,22 +46,12 @@ class RMSNorm : public detail::RowNormLayer<Scalar, ParameterScalar, detail::RMS
   using Settings = RMSNormSettings;
 
   explicit RMSNorm(const Shape& normalized_shape, const RMSNormSettings& settings = {})
-      : Base(normalized_shape, settings.eps, settings.axis) {
-    if (settings.with_gamma) {
-      const ParameterScalar one(settings.gamma_around_zero ? 0.f : 1.f);
-      this->gamma_ = Parameter<ParameterScalar>(normalized_shape, one);
-    }
-    this->gamma_is_around_zero_ = settings.with_gamma && settings.gamma_around_zero;
-    this->rounding_ = settings.rounding;
-  }
-
-  Parameter<ParameterScalar>& gamma() noexcept { return this->gamma_; }
-  const Parameter<ParameterScalar>& gamma() const noexcept { return this->gamma_; }
+      : Base(normalized_shape, settings) {}
 
   /// A norm with the same settings, and parameters as they start.
   RMSNorm fresh() const {
     return RMSNorm(this->normalized_shape_,
-                   {this->eps_, !gamma().is_absent(), this->axes_, this->gamma_is_around_zero_, this->rounding_});
+                   {this->eps_, !this->gamma().is_absent(), this->axes_, this->gamma_is_around_zero_, this->rounding_});
   }
 };
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "evenkeel/detail/add_norm_op.hpp"
 #include "evenkeel/ops/layer_norm.hpp"
 #include "evenkeel/ops/rms_norm.hpp"
@@ -10,14 +13,14 @@ inline namespace EVENKEEL_ARCH {
 /// How to add, and how to normalize. The backward takes the same options.
 template <class Scalar>
 struct AddLayerNormOptions {
-  ResidualSumOptions<Scalar> sum = {};
-  LayerNormOptions<Scalar> norm = {};
+  ResidualSumOptions<Scalar> sum = {};  ///< alpha, lambda or lambdas, bias
+  LayerNormOptions<Scalar> norm = {};   ///< gamma, beta, eps, axis, mask, rounding
 };
 /// The same for RMSNorm.
 template <class Scalar>
 struct AddRMSNormOptions {
-  ResidualSumOptions<Scalar> sum = {};
-  RMSNormOptions<Scalar> norm = {};
+  ResidualSumOptions<Scalar> sum = {};  ///< alpha, lambda or lambdas, bias
+  RMSNormOptions<Scalar> norm = {};     ///< gamma, eps, axis, mask, rounding
 };
 
 /// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
@@ -40,7 +43,7 @@ struct AddRMSNormGradients {
   ParameterGradient<Scalar> dbias = {};    ///< [last axis]
 };
 
-/// The tensors from which a backward starts.
+/// The tensors from which a backward starts, all alike.
 template <class Scalar>
 struct AddNormInputs {
   TensorInput<Scalar> dy;       ///< the gradient at y
@@ -54,8 +57,14 @@ struct AddNormInputs {
 /// s is rounded to its type before its statistics are taken: s and y are, to the last bit, what residual_add_into and
 /// layer_norm_into give one after the other. ONNX Runtime calls this SkipLayerNormalization.
 ///
-/// Shapes    x, h, s, y alike, in the same storage order; lambdas, bias [last axis]; gamma, beta [features].
+/// Of a row that norm.mask leaves out y is exactly 0; s is the sum there as everywhere.
+///
+/// Shapes    x, h, s, y alike, in the same storage order; lambdas, bias [last axis]; gamma, beta [features], the size
+/// of
+///           the normalized axes.
 /// Aliasing  s may be x or h, and y may be x or h where s is not, the identical view; any other overlap is an error.
+/// Writes    s and y.
+/// Numerics  y within 4 ulp of max(|y|, 1) of the norm of s as it is written, see kernels/layer_norm.hpp.
 /// Errors    throws std::invalid_argument, before anything is written, as residual_add_into and layer_norm_into do.
 /// Cost      along contiguous features x and h are read once, s and y are written once. Along other axes s is written
 ///           first, and read again.
@@ -93,9 +102,12 @@ void add_layer_norm_into(const X& x, const H& h, Y&& y, const AddLayerNormOption
 /// dx = alpha * ds_total; dh = lambda * ds_total; dlambda = sum of ds_total * (h + bias); dbias = lambda * sum of
 /// ds_total; dgamma and dbeta as layer_norm_backward.
 ///
+/// Of a row that norm.mask leaves out ds_total is ds. dlambda takes h of all rows: a NaN there reaches it.
+///
 /// Shapes    dy, ds, s, h, dx, dh alike, in the same storage order; parameters' gradients as the parameters.
 /// Aliasing  dx may be ds, or dy where there is no ds, the identical view; any other overlap is an error.
 /// Writes    the gradients that are given, and nothing else.
+/// Numerics  the norm's part as layer_norm_backward; sums of parameters in double, rounded once.
 /// Errors    throws std::invalid_argument, before anything is written, as layer_norm_backward does, and if dlambda is
 ///           wanted without h.
 /// Cost      along contiguous features dy, ds, s and h are read once, dx and dh written once: a few rows at a time go
@@ -117,7 +129,9 @@ std::size_t add_layer_norm_workspace_bytes(const Shape& x, const Axes& axis = -1
 
 /// Root mean square normalization of a residual sum: s = alpha * x + lambda * (h + bias), y = N(s).
 ///
-/// Shapes, aliasing, errors and cost are those of add_layer_norm_into.
+/// Masks, shapes, aliasing, writes, numerics, errors and cost are those of add_layer_norm_into.
+///
+/// Source    Zhang, Sennrich 2019, arXiv:1910.07467; He et al. 2015, arXiv:1512.03385.
 template <Tensor X, Tensor H, Tensor S, Tensor Y>
 void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddRMSNormOptions<ScalarOf<X>>& options = {},
                        const Context& context = {}) {

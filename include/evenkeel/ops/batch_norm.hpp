@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "evenkeel/detail/batch_norm_op.hpp"
 
 namespace evenkeel {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,11 +27,14 @@ void require_folded(const char* where, const char* name, bool is_given, const Te
                                     std::to_string(channels) + " (" + expected + ")");
 }
 
-/// Everything is checked here: sizes, variances, and that `outputs` overlap neither what is read nor one another.
+/// What folding writes, by name.
 template <class Scalar>
-FoldedNorm folded_norm(const char* where, const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
-                       Index channels, const char* expected,
-                       std::initializer_list<std::pair<const char*, TensorView<const Scalar>>> outputs) {
+using FoldOutputs = std::initializer_list<std::pair<const char*, TensorView<const Scalar>>>;
+
+/// Sizes, variances, and that `outputs` overlap neither what is read nor one another.
+template <class Scalar>
+void require_foldable(const char* where, const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
+                      Index channels, const char* expected, const FoldOutputs<Scalar>& outputs) {
   require_float_or_double<Scalar>();
   require_eps(where, o.eps);
   require_plain(where, "gamma", o.gamma);
@@ -49,6 +55,13 @@ FoldedNorm folded_norm(const char* where, const RunningStatistics<Scalar>& runni
       require_no_overlap(where, a->first, a->second, b->first, b->second);
   }
   require_variances(where, running.var);
+}
+
+/// Everything is checked here.
+template <class Scalar>
+FoldedNorm folded_norm(const char* where, const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
+                       Index channels, const char* expected, const FoldOutputs<Scalar>& outputs) {
+  require_foldable(where, running, o, channels, expected, outputs);
   FoldedNorm norm;
   for (Index c = 0; c < channels; ++c) {
     norm.mean.push_back(running.mean.is_given() ? static_cast<double>(running.mean[c]) : 0.0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "evenkeel/ops/fold_batch_norm.hpp"

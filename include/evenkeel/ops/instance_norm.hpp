@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <utility>
+
 #include "evenkeel/detail/group_norm_op.hpp"
 
 namespace evenkeel {
@@ -15,6 +19,13 @@ struct InstanceNormOptions {
   int batch_axis = 0;  ///< examples are normalized apart; -1 for images [width, height, channels, examples]
   MaskView mask = {};  ///< which pixels of which examples are valid, of x's shape without the channels; absent: all
 };
+
+namespace detail {
+template <class Scalar>
+GroupNormAxes group_norm_axes(const InstanceNormOptions<Scalar>& o) {
+  return {std::nullopt, {o.batch_axis, o.channel_axis}, o.mask};
+}
+}  // namespace detail
 
 /// The gradients that are asked for; `add_to(t)` adds to t instead of overwriting it.
 template <class Scalar>
@@ -46,20 +57,18 @@ struct InstanceNormGradients {
 template <class X, class Y>
 void instance_norm_into(const X& x, Y&& y, const InstanceNormOptions<ScalarOf<X>>& options = {},
                         const Context& context = {}) {
-  detail::normalize_groups<ScalarOf<X>>(
-      "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, nullptr,
-      context);
+  detail::normalize_groups<ScalarOf<X>>("instance_norm_into", input_view<ScalarOf<X>>(x),
+                                        output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma, options.beta,
+                                        options.eps, detail::group_norm_axes(options), nullptr, context);
 }
 
 /// As above, and keeps in `saved` what instance_norm_backward takes.
 template <class X, class Y>
 void instance_norm_into(const X& x, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                         const InstanceNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
-  detail::normalize_groups<ScalarOf<X>>(
-      "instance_norm_into", input_view<ScalarOf<X>>(x), output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma,
-      options.beta, options.eps, {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, &saved,
-      context);
+  detail::normalize_groups<ScalarOf<X>>("instance_norm_into", input_view<ScalarOf<X>>(x),
+                                        output_view<ScalarOf<X>>(std::forward<Y>(y)), options.gamma, options.beta,
+                                        options.eps, detail::group_norm_axes(options), &saved, context);
 }
 
 /// The instance normalization of x as a new tensor of x's scalar, rank and storage order. See instance_norm_into.
@@ -95,9 +104,9 @@ template <class DY, class X>
 void instance_norm_backward(const DY& dy, const X& x, const NormStatistics<ScalarOf<X>>& saved,
                             const InstanceNormOptions<ScalarOf<X>>& options,
                             const InstanceNormGradients<ScalarOf<X>>& to, const Context& context = {}) {
-  detail::differentiate_groups<ScalarOf<X>>(
-      "instance_norm_backward", input_view<ScalarOf<X>>(dy), input_view<ScalarOf<X>>(x), saved, options.gamma,
-      {std::nullopt, {options.batch_axis, options.channel_axis}, options.mask}, {to.dx, to.dgamma, to.dbeta}, context);
+  detail::differentiate_groups<ScalarOf<X>>("instance_norm_backward", input_view<ScalarOf<X>>(dy),
+                                            input_view<ScalarOf<X>>(x), saved, options.gamma,
+                                            detail::group_norm_axes(options), {to.dx, to.dgamma, to.dbeta}, context);
 }
 
 /// Bytes of workspace with which forward and backward allocate nothing, whatever the layout of x.

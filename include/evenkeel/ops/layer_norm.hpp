@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #include "evenkeel/detail/row_norm_op.hpp"
 #include "evenkeel/kernels/layer_norm.hpp"
 

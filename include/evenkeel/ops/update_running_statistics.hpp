@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "evenkeel/core/moments.hpp"
 #include "evenkeel/detail/batch_norm_checks.hpp"

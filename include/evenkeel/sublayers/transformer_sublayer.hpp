@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 

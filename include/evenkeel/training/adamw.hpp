@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <span>
 
 #include "evenkeel/detail/optimizer.hpp"
