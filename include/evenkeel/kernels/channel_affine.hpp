@@ -111,8 +111,11 @@ struct SpreadCoefficients {
 template <class Arch, class T, class Activation>
 class ChannelAffinePass {
  public:
-  ChannelAffinePass(const ChannelAffine<T>& args, const Activation& activation) noexcept
-      : a_(args), activation_(activation), row_(args.channels * args.inner) {}
+  ChannelAffinePass(const ChannelAffine<T>& args, const Activation& activation, bool is_beyond_l2) noexcept
+      : a_(args),
+        activation_(activation),
+        row_(args.channels * args.inner),
+        one_by_one_(is_beyond_l2 && row_ * static_cast<Index>(sizeof(T)) <= 8192) {}
 
   void run() const noexcept {
     if (a_.inner >= 2 * Simd<Arch, T>::width || !channels_adjoin()) return by_channel();
@@ -175,10 +178,14 @@ class ChannelAffinePass {
   }
 
   /// Calls body(first, number of rows), the number as a constant type: rows share the loads of their coefficients.
+  /// From beyond the L2 cache they come one by one, unless they are so long that their coefficients leave the L1 cache:
+  /// the hardware's prefetching follows few streams at once.
   template <class Body>
-  static void for_each_rows(Index rows, const Body& body) noexcept {
+  void for_each_rows(Index rows, const Body& body) const noexcept {
     Index o = 0;
-    for (; o + rows_at_once <= rows; o += rows_at_once) body(o, std::integral_constant<int, rows_at_once>{});
+    for (; !one_by_one_ && o + rows_at_once <= rows; o += rows_at_once) {
+      body(o, std::integral_constant<int, rows_at_once>{});
+    }
     for (; o < rows; ++o) body(o, std::integral_constant<int, 1>{});
   }
 
@@ -203,12 +210,14 @@ class ChannelAffinePass {
   const ChannelAffine<T>& a_;
   const Activation& activation_;
   Index row_;
+  bool one_by_one_;
 };
 
 /// channel_affine, of all that there is.
 template <class Arch, class T, class Activation>
-[[gnu::flatten]] inline void affine_channels(const ChannelAffine<T>& a, const Activation& activation) noexcept {
-  ChannelAffinePass<Arch, T, Activation>(a, activation).run();
+[[gnu::flatten]] inline void affine_channels(const ChannelAffine<T>& a, const Activation& activation,
+                                             bool is_beyond_l2) noexcept {
+  ChannelAffinePass<Arch, T, Activation>(a, activation, is_beyond_l2).run();
 }
 
 /// Some of the outer indices, and of the channels.
@@ -240,13 +249,15 @@ template <class Arch = native, class T, class Activation = Identity, class Run =
 inline void channel_affine(const ChannelAffine<T>& a, const Activation& activation = {}, const Run& run = {}) noexcept {
   if (a.outer == 0 || a.channels == 0 || a.inner == 0) return;
   const Index run_bytes = a.inner * static_cast<Index>(sizeof(T));
+  const bool is_far = is_beyond_l2<T>(2, a.outer * a.channels, a.inner);
   if (a.outer > 1) {
     run(a.outer, a.channels * run_bytes, [&](Index first, Index last) {
-      affine_channels<Arch>(part_of(a, first, last - first, 0, a.channels), activation);
+      affine_channels<Arch>(part_of(a, first, last - first, 0, a.channels), activation, is_far);
     });
   } else {
-    run(a.channels, run_bytes,
-        [&](Index first, Index last) { affine_channels<Arch>(part_of(a, 0, 1, first, last - first), activation); });
+    run(a.channels, run_bytes, [&](Index first, Index last) {
+      affine_channels<Arch>(part_of(a, 0, 1, first, last - first), activation, is_far);
+    });
   }
 }
 
