@@ -10,7 +10,7 @@
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 
-/// The sizes of a deep stack of the width of the 2017 Transformer, Transformer-base.
+/// By default 100 layers of the width of Transformer-base (Vaswani et al. 2017).
 struct DeepnetSettings {
   Index layers = 100;
   Index d_model = 512;
