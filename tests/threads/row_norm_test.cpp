@@ -11,6 +11,7 @@ namespace {
 using evenkeel::add_to;
 using evenkeel::Axes;
 using evenkeel::NormStatistics;
+namespace kernels = evenkeel::kernels;
 
 /// A tensor that a norm takes in one of its ways.
 struct NormCase {
@@ -27,7 +28,6 @@ const std::vector<NormCase>& norm_cases() {
       {"rows", {1100, 100}},
       {"rows apart", {700, 101}, StorageOrder::row_major, 7},
       {"rows of 9", {20000, 9}},
-      {"more chunks than slots", {8400, 64}},  // 66 chunks of 32 KiB of floats
       {"few long rows", {3, 20000}},
       {"lanes", {2100, 70}, column_major},
       {"lanes in pieces", {2100, 150}, column_major, 3},
@@ -152,6 +152,37 @@ TYPED_TEST(RowNormThreads, MaskedRowsHaveTheBitsOfOneThread) {
     expect_parallel([&](const Context& context) { return run.forward(context); });
     expect_parallel([&](const Context& context) { return run.backward(context); });
   }
+}
+
+TEST(RowNormSlots, ChunksHaveTheBitsOfOneThreadWithAnyNumberOfSlots) {
+  constexpr Index rows = 1300, features = 37;
+  const auto x = normal_vector<float>(rows * features, 1), dy = normal_vector<float>(rows * features, 2);
+  const auto mean = normal_vector<float>(rows, 3), rstd = normal_vector<float>(rows, 4, 1, 0.01);
+  const auto with_slots = [&](Index slots, const auto& run) {
+    std::vector<float> dx(x.size()), dgamma(features), dbeta(features);
+    std::vector<char> workspace(kernels::row_norm_backward_workspace_bytes<float>(rows, features, slots));
+    kernels::row_norm_backward<evenkeel::native, kernels::LayerNormRow>(
+        kernels::RowNormBackward<float>{.dy = dy.data(),
+                                        .x = x.data(),
+                                        .mean = mean.data(),
+                                        .rstd = rstd.data(),
+                                        .dx = dx.data(),
+                                        .dgamma = dgamma.data(),
+                                        .dbeta = dbeta.data(),
+                                        .rows = rows,
+                                        .features = features,
+                                        .dy_stride = features,
+                                        .x_stride = features,
+                                        .dx_stride = features,
+                                        .workspace = workspace.data()},
+        run, slots);
+    return Bits(dx, dgamma, dbeta);
+  };
+  const Bits expected = with_slots(1, kernels::InOnePiece());
+  const auto backwards = [](Index items, Index, const auto& body) {
+    for (Index i = items; i-- > 0;) body(i, i + 1);
+  };
+  for (const Index slots : {1, 2, 3, 7, 10, 11, 64}) EXPECT_TRUE(with_slots(slots, backwards) == expected) << slots;
 }
 
 TYPED_TEST(RowNormThreads, RowsThatAreGatheredAreLeftToTheCaller) {

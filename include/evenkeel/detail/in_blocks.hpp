@@ -9,10 +9,11 @@ inline namespace EVENKEEL_ARCH {
 namespace detail {
 
 /// Cuts the items of a step (rows, groups of lanes, elements) into blocks, and has an executor run them. Blocks come
-/// from sizes alone: at most 64, and at least 32 KiB of data each, so that small steps stay on the caller's thread.
+/// from sizes alone: at most 64, and at least 128 KiB of data each, which take as long as it takes to wake a thread (5
+/// to 10 us); so small steps stay on the caller's thread.
 class InBlocks {
  public:
-  static constexpr Index most_blocks = 64, least_bytes = Index{32} << 10;
+  static constexpr Index most_blocks = 64, least_bytes = Index{128} << 10;
 
   explicit InBlocks(const Executor& executor) noexcept : executor_(executor) {}
 
@@ -24,8 +25,9 @@ class InBlocks {
                   [&](Index first, Index last) { body(first * per_block, std::min(last * per_block, items)); });
   }
 
-  /// The same for numbers that follow one another. Bounds between ranges are multiples of whatever compilers make
-  /// vectors of, so that no number is computed by the rest of a loop in one case, and not in the other.
+  /// The same for numbers that follow one another; `element_bytes` are more where one takes longer than to copy. Bounds
+  /// between ranges are multiples of whatever compilers make vectors of, so that no number is computed by the rest of a
+  /// loop in one case, and not in the other.
   template <class Body>
   void elements(Index count, Index element_bytes, const Body& body) const {
     constexpr Index together = 1024;

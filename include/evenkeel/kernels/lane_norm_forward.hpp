@@ -105,7 +105,7 @@ class LaneNormForwardPass {
     save(o * a_.lanes + first, lanes);
     if (!a_.y) return;
     const LaneBlock<X> y{a_.y + o * a_.y_outer_stride + first, a_.length, a_.y_stride, lanes};
-    is_ordinary ? write<false>(x, y, first, 0) : write_extreme(x, y, first);
+    is_ordinary ? write<false>(x, y, first, std::integral_constant<Index, 0>()) : write_extreme(x, y, first);
   }
 
   void save(Index first, Index lanes) const noexcept {
@@ -124,9 +124,10 @@ class LaneNormForwardPass {
     }
   }
 
-  /// Lanes from `lane` on of the block that begins at `first`.
-  template <bool Scaled>
-  void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first, Index lane) const noexcept {
+  /// Lanes from `lane` on of the block that begins at `first`: a constant type where that is 0, as in all ordinary
+  /// blocks, whose loops then need no addresses of their own.
+  template <bool Scaled, class Lane>
+  void write(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first, Lane lane) const noexcept {
     const LaneCoefficients<Arch, NormRow, T, Scaled> coefficients{meter_.mean.at + lane, meter_.mean_rest.at + lane,
                                                                   meter_.rstd.at + lane, scale_.at + lane};
     first += lane;

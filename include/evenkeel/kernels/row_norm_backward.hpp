@@ -232,7 +232,7 @@ class RowNormBackwardPass {
   const RowNormBackward<X, P>& a_;
   const X* added_;
   Index added_stride_;
-  ChunkSums<T> parameters_;
+  const ChunkSums<T>& parameters_;
   Wide<T> inv_n_;
 };
 

@@ -58,6 +58,9 @@ struct Silu {
   }
 };
 
+/// What blocks take one for: an exponential takes as long as copying so many bytes.
+inline constexpr Index activation_bytes = 64;
+
 /// Where an activation is max(x, 0) to less than 1e-19, and the formulas of GELU would multiply 0 by infinity.
 template <class T>
 bool is_far(T x) {
@@ -85,7 +88,7 @@ void with_activation(Activation activation, Body&& body) {
 template <class T>
 void activate(Activation activation, const T* x, T* y, Index count, const Executor& executor = {}) {
   detail::with_activation<T>(activation, [&](auto f) {
-    detail::InBlocks(executor).elements(count, sizeof(T), [&](Index first, Index last) {
+    detail::InBlocks(executor).elements(count, detail::activation_bytes, [&](Index first, Index last) {
       for (Index i = first; i < last; ++i) y[i] = detail::is_far(x[i]) ? detail::Relu<T>::value(x[i]) : f.value(x[i]);
     });
   });
@@ -96,7 +99,7 @@ template <class T>
 void activate_backward(Activation activation, const T* dy, const T* x, T* dx, Index count,
                        const Executor& executor = {}) {
   detail::with_activation<T>(activation, [&](auto f) {
-    detail::InBlocks(executor).elements(count, sizeof(T), [&](Index first, Index last) {
+    detail::InBlocks(executor).elements(count, detail::activation_bytes, [&](Index first, Index last) {
       for (Index i = first; i < last; ++i)
         dx[i] = dy[i] * (detail::is_far(x[i]) ? detail::Relu<T>::derivative(x[i]) : f.derivative(x[i]));
     });
