@@ -48,12 +48,8 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
 
   /// A view of x, queries, keys and values, what was attended to, and the probabilities. Used again for the same shape
   /// it allocates nothing. Move-only.
-  class Saved {
+  class Saved : public detail::SavedBase {
    public:
-    Saved() = default;
-    Saved(Saved&&) noexcept = default;
-    Saved& operator=(Saved&&) noexcept = default;
-
     /// [batch, num_heads, seq, seq]: how much each token looks at each other.
     std::span<const Scalar> probabilities() const noexcept { return probabilities_; }
 
