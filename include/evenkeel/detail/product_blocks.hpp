@@ -12,8 +12,8 @@ namespace detail {
 /// the bits of Eigen's products depend on the sizes of their operands.
 ///
 /// Blocks have at least 512 rows and columns, or all there are: what a product packs once more for each block is then
-/// little against its work (1 to 3 % of one thread's time, measured on AMD Zen 4; with 256 rows 5 to 6 %). There are at most 16, and none of
-/// products below 2^21 multiplications.
+/// little against its work (1 to 3 % of one thread's time, measured on AMD Zen 4; with 256 rows 5 to 6 %). There are at
+/// most 16, and none of products below 2^21 multiplications.
 class ProductBlocks {
  public:
   ProductBlocks(Index rows, Index columns, Index depth) noexcept
