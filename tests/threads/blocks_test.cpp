@@ -24,7 +24,7 @@ namespace {
 using namespace evenkeel;  // NOLINT: names of all kinds of blocks
 
 using Block = Residual<LayerNorm<float>, FeedForward<float>>;
-const Shape shape = {5, 300, 64}, text = {2, 400, 96};
+const Shape shape = {5, 300, 64}, text = {2, 520, 96};
 
 LayerNorm<float> norm() { return LayerNorm<float>(64); }
 FeedForward<float> feed_forward() { return FeedForward<float>(64, 100); }

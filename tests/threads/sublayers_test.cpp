@@ -23,7 +23,7 @@ using evenkeel::SelfAttentionSettings;
 constexpr StorageOrder row_major = StorageOrder::row_major, column_major = StorageOrder::column_major;
 
 TEST(LinearThreads, HasTheBitsOfOneThread) {
-  LayerRun(Linear<float>(70, 90), {2, 400, 70}, {2, 400, 90}).expect_all_parallel();
+  LayerRun(Linear<float>(70, 90), {2, 550, 70}, {2, 550, 90}).expect_all_parallel();
 }
 TEST(LinearThreads, CutsColumnsWhereThereAreFewRows) {
   LayerRun(Linear<float>(700, 3100, false), {1, 700}, {1, 3100}).expect_all_parallel();
@@ -33,10 +33,10 @@ TEST(LinearThreads, SmallProductsNeverLeaveTheCallersThread) {
 }
 
 TEST(FeedForwardThreads, HasTheBitsOfOneThread) {
-  LayerRun(FeedForward<float>(64, 150), {600, 64}, {600, 64}).expect_all_parallel();
+  LayerRun(FeedForward<float>(64, 150), {1100, 64}, {1100, 64}).expect_all_parallel();
 }
 TEST(GatedFeedForwardThreads, HasTheBitsOfOneThread) {
-  LayerRun(GatedFeedForward<float>(64, 150), {600, 64}, {600, 64}).expect_all_parallel();
+  LayerRun(GatedFeedForward<float>(64, 150), {1100, 64}, {1100, 64}).expect_all_parallel();
 }
 
 SelfAttentionSettings attention_settings() { return {.num_heads = 6, .num_kv_heads = 3, .causal = true}; }

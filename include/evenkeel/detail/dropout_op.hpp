@@ -93,7 +93,7 @@ class DropoutPass {
   static Index tiles(Index extent, Index tile) noexcept { return (extent + tile - 1) / tile; }
   Index row_tiles() const noexcept { return tiles(rows().extent, tile_rows); }
   Index column_tiles() const noexcept { return tiles(columns().extent, tile_width()); }
-  /// A single row is taken in longer tiles.
+  /// Of a single row, several tiles are counted as one.
   Index tile_width() const noexcept { return rows().extent == 1 ? tile_rows * tile_columns : tile_columns; }
 
   /// Tiles are counted along rows, then along columns, then along the other axes from the last to the first.
@@ -114,7 +114,11 @@ class DropoutPass {
     }
     move(rows(), i);
     move(columns(), j);
-    tile(x, y, position, std::min(tile_rows, rows().extent - i), std::min(tile_width(), columns().extent - j));
+    const Index height = std::min(tile_rows, rows().extent - i), end = std::min(j + tile_width(), columns().extent);
+    for (Index start = j; start < end; start += tile_columns) {
+      tile(x, y, position, height, std::min(tile_columns, end - start));
+      move(columns(), tile_columns);
+    }
   }
 
   /// Its mask by rows, its numbers in the order of memory.

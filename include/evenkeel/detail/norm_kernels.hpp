@@ -195,12 +195,15 @@ struct NormSlots {
   Index of_lanes = 0;  ///< blocks of lanes; 0: one after another
 };
 
-/// For any executor but a serial one. Of small chunks there are more, so that a thread takes several together.
+/// For any executor but a serial one. Of small chunks there are more, so that a thread takes several together; what
+/// makes one block alone needs none.
 template <class Scalar>
 NormSlots parallel_slots(Index rows, Index features) noexcept {
-  const Index chunk_bytes = kernels::chunk_rows * features * static_cast<Index>(sizeof(Scalar));
+  constexpr auto size = static_cast<Index>(sizeof(Scalar));
+  if (rows * features * size < 2 * InBlocks::least_bytes) return {};
   const Index chunks = (rows + kernels::chunk_rows - 1) / kernels::chunk_rows;
-  return {std::clamp<Index>(chunks, 1, InBlocks::most_items(chunk_bytes)), std::min(InBlocks::most_blocks, rows)};
+  return {std::min(chunks, InBlocks::most_items(kernels::chunk_rows * features * size)),
+          std::min(InBlocks::most_blocks, rows)};
 }
 
 /// What the kernels take for gradients of parameters.

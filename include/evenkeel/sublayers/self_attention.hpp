@@ -39,8 +39,8 @@ inline namespace EVENKEEL_ARCH {
 ///           another, shapes and masks that do not fit, a cache that is full, of another shape, or given in training;
 ///           std::logic_error for a backward without a forward.
 /// Source    Vaswani et al. 2017, arXiv:1706.03762; agrees with torch.nn.MultiheadAttention. Grouped heads: Ainslie
-///           et al. 2023, arXiv:2305.13245. Norm of queries and keys: Henry et al. 2020, arXiv:2010.04245. Capped scores:
-///           Gemma 2, arXiv:2408.00118.
+///           et al. 2023, arXiv:2305.13245. Norm of queries and keys: Henry et al. 2020, arXiv:2010.04245. Capped
+///           scores: Gemma 2, arXiv:2408.00118.
 template <class S>
 class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
  public:
