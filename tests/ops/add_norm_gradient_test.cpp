@@ -2,6 +2,7 @@
 // it refuses, by the text of each error.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -170,6 +171,25 @@ TYPED_TEST(AddNormError, OfParametersOfTheSum) {
             this->where("_backward: dlambda has 4 elements, expected 1 (lambdas are not given: lambda is one number)"));
   EXPECT_EQ(this->backward_text(from, {.dbias = dbias}),
             this->where("_backward: dbias has 3 elements, expected 4" + context));
+}
+
+TYPED_TEST(AddNormError, OfSAndYInOnePlace) {
+  EXPECT_EQ(this->into_text(this->view(this->x_), this->view(this->h_), this->view(this->s_), this->view(this->s_)),
+            this->where("_into: y overlaps s in memory, expected memory of its own"));
+}
+
+TYPED_TEST(AddNormError, OfFactorsThatAreNotFinite) {
+  ResidualSumOptions<typename TypeParam::Scalar> sum;
+  sum.alpha = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(
+      this->into_text(this->view(this->x_), this->view(this->h_), this->view(this->s_), this->view(this->y_), sum),
+      this->where("_into: alpha is nan, expected a finite number"));
+}
+
+TYPED_TEST(AddNormError, OfABackwardWithoutS) {
+  auto from = this->inputs();
+  from.s = {};
+  EXPECT_EQ(this->backward_text(from, {}), this->where("_backward: s is not given, expected the s of the forward"));
 }
 
 TYPED_TEST(AddNormError, OfAWorkspaceThatIsTooSmall) {

@@ -65,6 +65,51 @@ TYPED_TEST(NormEdge, DxMayBeAddedToDyInPlace) {
   EXPECT_TRUE(same_bits(dy, expected.dx));
 }
 
+// A row whose rstd leaves the ordinary range is scaled; the row beside it, which would overflow then, is not.
+TYPED_TEST(NormEdge, ALargeRowHasTheSameBitsBesideAnExtremeOne) {
+  using S = typename TypeParam::Scalar;
+  constexpr Index rows = 3, features = 40;
+  const S largest = std::numeric_limits<S>::max();
+  auto d = random_data<S>(rows, features, 8);
+  for (std::size_t j = 0; j < features; ++j) {
+    d.x[j] = largest * S(j % 2 ? 0.9 : -0.9);
+    d.x[features + j] = largest / 100;
+  }
+  for (const auto order : {StorageOrder::row_major, StorageOrder::column_major}) {
+    const auto run = [&](Index first, Index count) {
+      std::vector<S> y(d.x.size()), dx(d.x.size());
+      const auto part = [&](auto& values) {
+        auto* data = values.data() + (order == StorageOrder::row_major ? first * features : first);
+        const TensorView<std::remove_reference_t<decltype(*data)>> all(data, {rows, features}, order);
+        return TensorView<std::remove_reference_t<decltype(*data)>>(data, {count, features}, all.strides(), order);
+      };
+      std::vector<S> x(d.x), dy(d.dy);
+      if (order == StorageOrder::column_major) {
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const std::size_t from = i % rows * features + i / rows;
+          x[i] = d.x[from], dy[i] = d.dy[from];
+        }
+      }
+      NormStatistics<S> saved;
+      TypeParam::into(part(std::as_const(x)), part(y), saved, {.gamma = d.gamma});
+      TypeParam::backward(part(std::as_const(dy)), part(std::as_const(x)), saved, {.gamma = d.gamma}, {.dx = part(dx)});
+      std::vector<S> second;
+      for (std::size_t j = 0; j < features; ++j) {
+        const std::size_t at = order == StorageOrder::row_major ? features + j : j * rows + 1;
+        second.push_back(y[at]), second.push_back(dx[at]);
+      }
+      return second;
+    };
+    const auto alone = run(1, 1), beside = run(0, rows);
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_TRUE(std::isfinite(beside[i]));
+      if (order == StorageOrder::row_major) {
+        EXPECT_EQ(beside[i], alone[i]);
+      }
+    }
+  }
+}
+
 // B48: a dy that is one row repeated is read as it is.
 TYPED_TEST(NormEdge, DyMayBeOneRowForAllRows) {
   using S = typename TypeParam::Scalar;

@@ -207,6 +207,15 @@ TYPED_TEST(NormError, YOverlapsXOnlyInPlace) {
   EXPECT_FORWARD_ERROR(text, this->x(), TensorView<S>(this->x_.data(), 3, 4, 5));
 }
 
+TYPED_TEST(NormError, OutputsDoNotOverlapThemselves) {
+  using S = typename TypeParam::Scalar;
+  const TensorView<S> y(this->y_.data(), {3, 4}, {3, 1}, row_major), dx(this->dx_.data(), {3, 4}, {0, 1}, row_major);
+  EXPECT_FORWARD_ERROR("y has stride 3 across elements that span 4, expected a place of its own for each element",
+                       this->x(), y);
+  EXPECT_BACKWARD_ERROR("dx has stride 0 across elements that span 1, expected a place of its own for each element",
+                        {.dx = dx});
+}
+
 TYPED_TEST(NormError, YDoesNotOverlapParameters) {
   using S = typename TypeParam::Scalar;
   const evenkeel::ParameterView<S> parameters(this->y_.data() + 8, 4);
@@ -307,6 +316,22 @@ TYPED_TEST(NormError, SavedIsOfTheSameAxes) {
                             : "saved has statistics of 1 rows and 0 means, expected 3 and 0 (saved by another norm, or "
                               "along another axis?)",
                         this->all_gradients());
+}
+
+TYPED_TEST(NormError, SavedIsOfTheSameAxesOfASquareTensor) {
+  using S = typename TypeParam::Scalar;
+  std::vector<S> discarded(16);
+  NormStatistics<S> columns;
+  const auto square = [&](std::vector<S>& memory) { return this->view(memory, {4, 4}); };
+  TypeParam::into(square(this->x_), square(discarded), columns, {.axis = 0});
+  this->save(columns);
+  EXPECT_BACKWARD_ERROR(
+      "saved is of a forward over 1 axis from 0 on, expected 1 axis from 1 on, as the options have it",
+      square(this->dy_), square(this->x_), {}, {.dx = square(this->dx_)});
+  EXPECT_BACKWARD_ERROR("saved has statistics of 4 rows and " + std::string(is_centred<TypeParam> ? "4" : "0") +
+                            " means, expected 1 and " + (is_centred<TypeParam> ? "1" : "0") +
+                            " (saved by another norm, or along another axis?)",
+                        square(this->dy_), square(this->x_), {.axis = {-2, -1}}, {.dx = square(this->dx_)});
 }
 
 TYPED_TEST(NormError, TheWorkspaceIsLargeEnough) {

@@ -88,6 +88,9 @@ TEST_F(SelfAttentionErrorOf, ShapesOfXAndY) {
   const Eigen::VectorXd vector(4);
   EXPECT_EQ(error_text<std::invalid_argument>([&] { attention.forward(vector); }),
             forward + "x has shape [4], expected [batch, seq, 4] or [seq, 4]");
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { attention.workspace_bytes(Shape{4}); }),
+            forward + "x has shape [4], expected [batch, seq, 4] or [seq, 4]")
+      << "what a block around it asks for first";
   expect_refused(x, x, {}, forward + "y overlaps x in memory, expected memory of its own");
 }
 

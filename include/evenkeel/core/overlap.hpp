@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "evenkeel/core/tensor_view.hpp"
 
@@ -70,10 +74,35 @@ void require_no_overlap(const char* where, const char* output_name, const Tensor
                          std::string(output_name) + " overlaps " + name + " in memory, expected memory of its own");
 }
 
-/// The same, but the output may be the identical view.
+/// Throws std::invalid_argument unless each element of an output has a place of its own.
+template <class Scalar>
+void require_distinct_elements(const char* where, const char* output_name, const TensorView<Scalar>& output) {
+  if (output.size() < 2) return;
+  std::array<std::pair<Index, Index>, max_rank> steps;  // stride and reach of each axis, the smallest first
+  int axes = 0;
+  for (int axis = 0; axis < output.rank(); ++axis) {
+    const Index extent = output.shape()[axis], stride = std::abs(output.stride(axis));
+    if (extent > 1) steps[static_cast<std::size_t>(axes++)] = {stride, (extent - 1) * stride};
+  }
+  std::sort(steps.begin(), steps.begin() + axes);
+  Index span = 1;
+  for (int k = 0; k < axes; ++k) {
+    const auto& [stride, reach] = steps[static_cast<std::size_t>(k)];
+    if (stride < span) {
+      raise_invalid_argument(where, std::string(output_name) + " has stride " + std::to_string(stride) +
+                                        " across elements that span " + std::to_string(span) +
+                                        ", expected a place of its own for each element");
+    }
+    span += reach;
+  }
+}
+
+/// Throws std::invalid_argument if an output overlaps itself, or shares memory with something else without being the
+/// identical view.
 template <class A, class B>
 void require_in_place_or_no_overlap(const char* where, const char* output_name, const TensorView<A>& output,
                                     const char* name, const TensorView<B>& other) {
+  require_distinct_elements(where, output_name, output);
   if (is_same_memory(output, other) || !overlaps(output, other)) return;
   raise_invalid_argument(where, std::string(output_name) + " overlaps " + name +
                                     " in memory, expected the identical view or memory of its own");

@@ -120,6 +120,15 @@ void add_normalize(const char* where, const TensorView<const Scalar>& x, const T
                                  rest_of(scratch, context));
 }
 
+/// The same where s is wanted beside y.
+template <template <class, class, bool> class NormRow, class Scalar>
+void add_normalize_both(const char* where, const TensorView<const Scalar>& x, const TensorView<const Scalar>& h,
+                        const TensorView<Scalar>& s, const TensorView<Scalar>& y, const ResidualSumOptions<Scalar>& sum,
+                        const RowNormOptions<Scalar>& o, NormStatistics<Scalar>* saved, const Context& context) {
+  require_no_overlap(where, "y", y, "s", s);
+  add_normalize<NormRow, Scalar>(where, x, h, s, y, sum, o, saved, context);
+}
+
 /// Rows between the two halves of a backward: each block is differentiated by the norm, then by the sum.
 template <class Scalar>
 struct SumBlocks {
@@ -219,6 +228,7 @@ void require_add_norm_backward(const char* where, const AddNormUpstream<Scalar>&
                                const SumGradientsWanted<Scalar>& to) {
   using View = TensorView<const Scalar>;
   const View dx = to.dx.view(), dh = to.dh.view();
+  if (in.s.rank() == 0) raise_invalid_argument(where, "s is not given, expected the s of the forward");
   for (const auto& [name, view] : {std::pair{"dy", &in.dy}, std::pair{"ds", &in.ds}, std::pair{"h", &in.h},
                                    std::pair{"dx", &dx}, std::pair{"dh", &dh}}) {
     if (view->rank() == 0) continue;

@@ -18,13 +18,17 @@ inline void require_count(const char* where, const char* name, Index count, Inde
       where, std::string(name) + " has " + std::to_string(count) + " numbers, expected " + std::to_string(expected));
 }
 
-/// x and y [batch, seq, d_model] or [seq, d_model], and masks of their rows.
+/// x [batch, seq, d_model] or [seq, d_model].
+inline void require_tokens(const char* where, Index d_model, const Shape& x) {
+  if (x.rank() >= 2 && x.rank() <= 3 && x[x.rank() - 1] == d_model) return;
+  const std::string width = std::to_string(d_model) + "]";
+  raise_invalid_argument(where, has_shape("x", x) + ", expected [batch, seq, " + width + " or [seq, " + width);
+}
+
+/// The same of x and y, and masks of their rows.
 inline void require_attention_shapes(const char* where, Index d_model, const Shape& x, const Shape& y,
                                      const Context& context) {
-  if (x.rank() < 2 || x.rank() > 3 || x[x.rank() - 1] != d_model) {
-    const std::string width = std::to_string(d_model) + "]";
-    raise_invalid_argument(where, has_shape("x", x) + ", expected [batch, seq, " + width + " or [seq, " + width);
-  }
+  require_tokens(where, d_model, x);
   require_same_shape(where, "y", y, "x", x);
   require_row_mask(where, "mask", context.mask, x);
   require_row_mask(where, "key_mask", context.key_mask, x);

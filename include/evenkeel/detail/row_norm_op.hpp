@@ -66,6 +66,7 @@ void reset(NormStatistics<Scalar>& saved, const Shape& x, Index rows, bool centr
     statistic->resize(centred || statistic == &saved.rstd ? static_cast<std::size_t>(rows) : 0);
   }
   saved.shape = x;
+  saved.first_axis = saved.axes = 0;
 }
 
 /// dy, x and dx of a backward, and its mask.
@@ -119,7 +120,11 @@ void normalize_with(const Run& run, const char* where, const RowNormOperands<Sca
       where, context,
       parameters.workspace_bytes(gamma, o.gamma.form()) + parameters.workspace_bytes(beta) + t.workspace_bytes());
   constexpr bool centred = NormRow<native, float, false>::centred;
-  if (saved) reset(*saved, t.x.shape(), t.in.rows(), centred, t.mask.is_given());
+  if (saved) {
+    reset(*saved, t.x.shape(), t.in.rows(), centred, t.mask.is_given());
+    saved->first_axis = o.axes.first(where, t.x.shape());
+    saved->axes = o.axes.count();
+  }
   const RowNormCall<Scalar, P> call{{.gamma = parameters.values(gamma, scratch, o.gamma.form()),
                                      .beta = parameters.values(beta, scratch),
                                      .mean = saved && centred ? saved->mean.data() : nullptr,
@@ -164,6 +169,16 @@ void require_saved(const char* where, const NormStatistics<Scalar>& saved, const
                                       " and " + std::to_string(centred ? rows : 0) +
                                       " (saved by another norm, or along another axis?)");
   }
+}
+
+template <class Scalar>
+void require_saved_axes(const char* where, const NormStatistics<Scalar>& saved, int first, int count) {
+  if (saved.axes == 0 || (saved.first_axis == first && saved.axes == count)) return;
+  const auto axes = [](int from, int number) {
+    return std::to_string(number) + (number == 1 ? " axis" : " axes") + " from " + std::to_string(from) + " on";
+  };
+  raise_invalid_argument(where, "saved is of a forward over " + axes(saved.first_axis, saved.axes) + ", expected " +
+                                    axes(first, count) + ", as the options have it");
 }
 
 template <class Scalar>
@@ -215,6 +230,7 @@ RowNormBackwardOperands<Scalar> require_backward_operands(const char* where, con
                                                           const RowNormGradients<Scalar>& to) {
   const auto in = norm_operand(where, "x", x, o.axes);
   require_saved(where, saved, x.shape(), in.rows(), centred);
+  require_saved_axes(where, saved, o.axes.first(where, x.shape()), o.axes.count());
   const auto upstream = operand_like(where, "dy", dy, "x", x, o.axes);
   const auto out = to.dx.is_wanted() ? operand_like(where, "dx", to.dx.view(), "x", x, o.axes) : NormOperand<Scalar>{};
   const PositionMask mask = row_mask(where, o, x);

@@ -54,7 +54,7 @@ struct LaneNormalization {
   explicit LaneNormalization(LaneArrays<T>& arrays) noexcept
       : scale(arrays.take()), shift(arrays.take()), gain(arrays.take()), offset(arrays.take()) {}
   void set(Index lane, const RowStatistics<T>& row) const noexcept {
-    const T power = power_of_two_below(row.rstd);
+    const T power = row_scale(row.rstd);
     scale[lane] = power;
     shift[lane] = row.mean * power;
     gain[lane] = row.rstd / power;

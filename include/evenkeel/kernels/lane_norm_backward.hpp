@@ -113,7 +113,7 @@ class LaneNormBackwardPass {
     const Index step = has_row_parameters(a_) ? b.x.lanes : lane_strip<T>;
     for (Index lane = 0; lane < b.x.lanes; lane += step) {
       const Block strip = b.part(lane, std::min(step, b.x.lanes - lane));
-      std::transform(strip.rstd, strip.rstd + strip.x.lanes, scale_.at, power_of_two_below<T>);
+      std::transform(strip.rstd, strip.rstd + strip.x.lanes, scale_.at, row_scale<T>);
       are_ordinary(strip.rstd, strip.x.lanes) ? differentiate<false>(strip) : differentiate<true>(strip);
     }
   }

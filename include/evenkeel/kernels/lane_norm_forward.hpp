@@ -116,7 +116,7 @@ class LaneNormForwardPass {
   }
 
   [[gnu::noinline]] void write_extreme(const LaneBlock<const X>& x, const LaneBlock<X>& y, Index first) noexcept {
-    std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, power_of_two_below<T>);
+    std::transform(meter_.rstd.at, meter_.rstd.at + x.lanes, scale_.at, row_scale<T>);
     for (Index lane = 0; lane < x.lanes; lane += lane_strip<T>) {
       const Index n = std::min(lane_strip<T>, x.lanes - lane);
       are_ordinary(meter_.rstd.at + lane, n) ? write<false>(x.part(lane, n), y.part(lane, n), first, lane)

@@ -49,10 +49,17 @@ struct InputGradient {
   T gain, slope, intercept;
 };
 
+/// What the deviations of a scaled row are multiplied by: the power of two just below rstd, which is exact; 1 for an
+/// ordinary row, which has the same bits beside an extreme one as alone.
+template <class T>
+inline T row_scale(T rstd) noexcept {
+  return is_ordinary(RowStatistics<T>{T(0), T(0), rstd}) ? T(1) : power_of_two_below(rstd);
+}
+
 /// LayerNorm: x_hat = ((x - mean) - mean_rest) * rstd.
 ///
-/// In a scaled row the deviation x - mean is taken times the power of two just below rstd, which is exact and keeps
-/// what is near either end of the type's range from over- or underflowing: x_hat = deviation * gain + offset.
+/// In a scaled row the deviation x - mean is taken times row_scale, which keeps what is near either end of the type's
+/// range from over- or underflowing: x_hat = deviation * gain + offset.
 template <class Arch, class T, bool Scaled>
 struct LayerNormRow {
   using S = Simd<Arch, T>;
@@ -67,7 +74,7 @@ struct LayerNormRow {
     return layer_statistics<Arch>(m, x, n, eps);
   }
   explicit LayerNormRow(const RowStatistics<T>& row) noexcept
-      : LayerNormRow(row, Scaled ? power_of_two_below(row.rstd) : T(1)) {}
+      : LayerNormRow(row, Scaled ? row_scale(row.rstd) : T(1)) {}
   /// V is T, or a batch where each lane is a row of its own.
   template <class V>
   LayerNormRow(const RowStatistics<V>& row, const V& scale) noexcept
@@ -80,7 +87,7 @@ struct LayerNormRow {
 
   /// dx = rstd * (g - mean_g - x_hat * mean_gx), with x_hat written out and everything but g and x folded.
   static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T> mean_g, Wide<T> mean_gx) noexcept {
-    const T gain = keep(row.rstd / (Scaled ? power_of_two_below(row.rstd) : T(1)));
+    const T gain = keep(row.rstd / (Scaled ? row_scale(row.rstd) : T(1)));
     const Wide<T> offset = keep(-row.mean_rest * row.rstd);
     return {row.rstd, static_cast<T>(-(mean_gx * row.rstd) * gain),
             static_cast<T>(-(mean_g + offset * mean_gx) * row.rstd)};

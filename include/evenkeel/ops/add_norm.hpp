@@ -73,7 +73,7 @@ template <Tensor X, Tensor H, Tensor S, Tensor Y>
 void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddLayerNormOptions<ScalarOf<X>>& options = {},
                          const Context& context = {}) {
   using Scalar = ScalarOf<X>;
-  detail::add_normalize<kernels::LayerNormRow, Scalar>(
+  detail::add_normalize_both<kernels::LayerNormRow, Scalar>(
       "add_layer_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
       output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), nullptr, context);
 }
@@ -83,7 +83,7 @@ template <Tensor X, Tensor H, Tensor S, Tensor Y>
 void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                          const AddLayerNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   using Scalar = ScalarOf<X>;
-  detail::add_normalize<kernels::LayerNormRow, Scalar>(
+  detail::add_normalize_both<kernels::LayerNormRow, Scalar>(
       "add_layer_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
       output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), &saved, context);
 }
@@ -136,7 +136,7 @@ template <Tensor X, Tensor H, Tensor S, Tensor Y>
 void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddRMSNormOptions<ScalarOf<X>>& options = {},
                        const Context& context = {}) {
   using Scalar = ScalarOf<X>;
-  detail::add_normalize<kernels::RMSNormRow, Scalar>(
+  detail::add_normalize_both<kernels::RMSNormRow, Scalar>(
       "add_rms_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
       output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), nullptr, context);
 }
@@ -146,7 +146,7 @@ template <Tensor X, Tensor H, Tensor S, Tensor Y>
 void add_rms_norm_into(const X& x, const H& h, S&& s, Y&& y, NormStatistics<ScalarOf<X>>& saved,
                        const AddRMSNormOptions<ScalarOf<X>>& options = {}, const Context& context = {}) {
   using Scalar = ScalarOf<X>;
-  detail::add_normalize<kernels::RMSNormRow, Scalar>(
+  detail::add_normalize_both<kernels::RMSNormRow, Scalar>(
       "add_rms_norm_into", input_view<Scalar>(x), input_view<Scalar>(h), output_view<Scalar>(std::forward<S>(s)),
       output_view<Scalar>(std::forward<Y>(y)), options.sum, detail::row_norm_options(options.norm), &saved, context);
 }

@@ -23,6 +23,7 @@ struct NormStatistics {
   std::vector<Number> mean;       ///< [rows]; empty for RMSNorm, as mean_rest
   std::vector<Number> mean_rest;  ///< [rows]: mean + mean_rest is the mean with twice Number's digits
   std::vector<Number> rstd;       ///< [rows]: 1 / sqrt(var + eps), or 1 / sqrt(mean square + eps)
+  int first_axis = 0, axes = 0;   ///< that were normalized together; 0 axes: not known, and not checked
 
   bool is_empty() const noexcept { return shape.rank() == 0; }
 };

@@ -117,6 +117,8 @@ namespace detail {
 template <class Scalar>
 void require_sum_options(const char* where, const ResidualSumOptions<Scalar>& options,
                          const TensorView<const Scalar>& x) {
+  require_finite(where, "alpha", options.alpha);
+  require_finite(where, "lambda", options.lambda);
   for (const auto& [name, given] : {std::pair{"lambdas", &options.lambdas}, std::pair{"bias", &options.bias}}) {
     require_plain(where, name, *given);
     if (given->is_given()) require_parameters(where, name, given->template as<const Scalar>(), x, -1);

@@ -90,7 +90,10 @@ class SelfAttention : public detail::ReturningForms<SelfAttention<S>> {
   }
 
   /// Bytes of workspace with which nothing is allocated; what Eigen's matrix products pack into is not counted.
-  std::size_t workspace_bytes(const Shape& x) const { return std::max(forward_bytes(x), backward_bytes(x)); }
+  std::size_t workspace_bytes(const Shape& x) const {
+    detail::require_tokens(forward_name, query_.in_features(), x);
+    return std::max(forward_bytes(x), backward_bytes(x));
+  }
 
   /// With what a cache for texts of `capacity` tokens is made.
   KeyValueCacheSettings cache_settings(Index capacity, Index batch = 1) const {
