@@ -85,6 +85,16 @@ TEST(StackThreads, MixedBlocksHaveTheBitsOfOneThread) {
 TEST(TransformerThreads, Gpt2HasTheBitsOfOneThread) {
   LayerRun(gpt2<float>({.layers = 2, .d_model = 96, .num_heads = 4}), text, text).expect_all_parallel();
 }
+TEST(TransformerThreads, OneWorkspaceServesEveryExecutor) {
+  LayerRun run(gpt2<float>({.layers = 2, .d_model = 96, .num_heads = 4}), text, text);
+  std::vector<std::byte> memory(run.workspace_bytes());
+  expect_same_bits_on_all_executors([&](Context context) {
+    context.workspace = memory;
+    run.infer(context);
+    run.train(context);
+    return run.differentiate(context);
+  });
+}
 TEST(TransformerThreads, LlamaHasTheBitsOfOneThread) {
   LayerRun(llama<float>({.layers = 1, .d_model = 96, .num_heads = 4, .num_kv_heads = 2, .d_ff = 100}), text, text)
       .expect_all_parallel();
