@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -79,15 +78,17 @@ template <class Scalar>
 void require_distinct_elements(const char* where, const char* output_name, const TensorView<Scalar>& output) {
   if (output.size() < 2) return;
   std::array<std::pair<Index, Index>, max_rank> steps;  // stride and reach of each axis, the smallest first
-  int axes = 0;
+  std::size_t axes = 0;
   for (int axis = 0; axis < output.rank(); ++axis) {
     const Index extent = output.shape()[axis], stride = std::abs(output.stride(axis));
-    if (extent > 1) steps[static_cast<std::size_t>(axes++)] = {stride, (extent - 1) * stride};
+    if (extent < 2) continue;
+    std::size_t k = axes++;
+    for (; k > 0 && steps[k - 1].first > stride; --k) steps[k] = steps[k - 1];
+    steps[k] = {stride, (extent - 1) * stride};
   }
-  std::sort(steps.begin(), steps.begin() + axes);
   Index span = 1;
-  for (int k = 0; k < axes; ++k) {
-    const auto& [stride, reach] = steps[static_cast<std::size_t>(k)];
+  for (std::size_t k = 0; k < axes; ++k) {
+    const auto& [stride, reach] = steps[k];
     if (stride < span) {
       raise_invalid_argument(where, std::string(output_name) + " has stride " + std::to_string(stride) +
                                         " across elements that span " + std::to_string(span) +

@@ -62,7 +62,7 @@ void update_running(const RunningUpdate<Scalar>& update, const BatchNormStatisti
 template <class Scalar>
 PositionMask channel_mask(const char* where, const BatchNormOptions<Scalar>& o, const TensorView<const Scalar>& x,
                           const TensorView<const Scalar>& output, const char* output_name) {
-  const PositionMask mask(where, o.mask, x, resolved_axis(where, o.channel_axis, x.shape()), 1);
+  const PositionMask mask(where, &o.mask, x, resolved_axis(where, o.channel_axis, x.shape()), 1);
   mask.require_no_overlap(where, output_name, output);
   return mask;
 }
@@ -105,7 +105,7 @@ Index measure_channels(const char* where, const TensorView<const Scalar>& x, con
   axes.x = axes.y = channel_axes(where, "x", x, o.channel_axis);
   align({&axes.x, &axes.y});
   const int channel_axis = resolved_axis(where, o.channel_axis, x.shape());
-  const PositionMask mask(where, o.mask, x, channel_axis, 1);
+  const PositionMask mask(where, &o.mask, x, channel_axis, 1);
   Scratch scratch(where, context, masked_batch_norm_bytes<Scalar>(mask, 1));
   const ValidPositions valid = valid_positions(mask, axes.values_per_channel(), scratch);
   reset(saved, x.shape(), channel_axis, axes.channels(), true, valid.count == 0);

@@ -16,7 +16,7 @@ namespace detail {
 template <class Scalar>
 PositionMask position_mask(const char* where, const MaskView& mask, const TensorView<const Scalar>& x,
                            const ImageAxes& axes, const char* output_name, const TensorView<const Scalar>& output) {
-  const PositionMask positions(where, mask, x, axes.channel, 1, axes.batch);
+  const PositionMask positions(where, &mask, x, axes.channel, 1, axes.batch);
   positions.require_no_overlap(where, output_name, output);
   return positions;
 }

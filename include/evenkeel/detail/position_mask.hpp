@@ -19,12 +19,13 @@ namespace detail {
 /// Errors    throws std::invalid_argument if there is a mask, and its shape is not that of the positions.
 class PositionMask {
  public:
-  /// Of x without the axes [first, first + count). `slowest` is an axis that is taken as the slowest instead.
+  /// Of x without the axes [first, first + count); it views `mask`, which may be null. `slowest` is an axis that is
+  /// taken as the slowest instead.
   template <class Scalar>
-  PositionMask(const char* where, const MaskView& mask, const TensorView<Scalar>& x, int first, int count,
+  PositionMask(const char* where, const MaskView* mask, const TensorView<Scalar>& x, int first, int count,
                std::optional<int> slowest = {})
       : mask_(mask) {
-    if (!mask.is_given()) return;
+    if (!is_given()) return;
     Shape shape;
     for (int axis = 0; axis < x.rank(); ++axis) {
       if (axis < first || axis >= first + count) shape.append(x.shape()[axis]);
@@ -39,7 +40,7 @@ class PositionMask {
     }
   }
 
-  bool is_given() const noexcept { return mask_.is_given(); }
+  bool is_given() const noexcept { return mask_ && mask_->is_given(); }
   Index size() const noexcept { return size_from(0); }
   /// The positions at each index along the slowest axis.
   Index inner_size() const noexcept { return size_from(1); }
@@ -54,15 +55,15 @@ class PositionMask {
   /// Throws std::invalid_argument if an output shares memory with the mask.
   template <class Scalar>
   void require_no_overlap(const char* where, const char* name, const TensorView<Scalar>& output) const {
-    if (is_given()) evenkeel::require_no_overlap(where, name, output, "mask", mask_.bytes());
+    if (is_given()) evenkeel::require_no_overlap(where, name, output, "mask", mask_->bytes());
   }
 
  private:
   void require_shape(const char* where, const Shape& expected, const Shape& x) const {
-    const Shape& given = mask_.shape();
-    if (mask_.is_flat() ? given.size() == expected.size() : given == expected) return;
+    const Shape& given = mask_->shape();
+    if (mask_->is_flat() ? given.size() == expected.size() : given == expected) return;
     const std::string context = "; " + has_shape("x", x) + ")";
-    if (!mask_.is_flat()) {
+    if (!mask_->is_flat()) {
       raise_invalid_argument(where, has_shape("mask", given) + ", expected " + shape_string(expected) +
                                         " (one element for each position" + context);
     }
@@ -72,7 +73,7 @@ class PositionMask {
   }
 
   Axis axis_of(const TensorView<const char>& row_major, int axis) const noexcept {
-    const Index stride = mask_.is_flat() ? row_major.stride(axis) * mask_.stride(0) : mask_.stride(axis);
+    const Index stride = mask_->is_flat() ? row_major.stride(axis) * mask_->stride(0) : mask_->stride(axis);
     return {row_major.shape()[axis], stride};
   }
   void append(const Axis& axis) noexcept { axes_[count_++] = axis; }
@@ -84,13 +85,13 @@ class PositionMask {
   }
   /// Of the axes from k on; `flags` moves on.
   Index read_axes(std::size_t k, Index offset, std::uint8_t*& flags) const noexcept {
-    if (k == count_) return *flags++ = mask_[offset] ? 1 : 0;
+    if (k == count_) return *flags++ = (*mask_)[offset] ? 1 : 0;
     Index valid = 0;
     for (Index i = 0; i < axes_[k].extent; ++i) valid += read_axes(k + 1, offset + i * axes_[k].stride, flags);
     return valid;
   }
 
-  MaskView mask_;
+  const MaskView* mask_;
   std::array<Axis, max_rank> axes_{};
   std::size_t count_ = 0;
 };

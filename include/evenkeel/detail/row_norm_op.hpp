@@ -21,7 +21,7 @@ struct RowNormOptions {
   ParameterView<Scalar> gamma = {}, beta = {};
   double eps = default_eps;
   Axes axes = -1;
-  MaskView mask = {};
+  const MaskView* mask = nullptr;  ///< null: all rows are valid
   Rounding rounding = Rounding::once;
 };
 
@@ -34,8 +34,8 @@ PositionMask row_mask(const char* where, const RowNormOptions<Scalar>& o, const 
 /// x and y of a forward, and its mask: all that does not depend on the type of parameters.
 template <class Scalar>
 struct RowNormOperands {
-  TensorView<const Scalar> x;
-  TensorView<Scalar> y;
+  const TensorView<const Scalar>& x;
+  const TensorView<Scalar>& y;
   NormOperand<const Scalar> in;
   NormOperand<Scalar> out;
   PositionMask mask;
@@ -72,7 +72,7 @@ void reset(NormStatistics<Scalar>& saved, const Shape& x, Index rows, bool centr
 /// dy, x and dx of a backward, and its mask.
 template <class Scalar>
 struct RowNormBackwardOperands {
-  TensorView<const Scalar> dy, x;
+  const TensorView<const Scalar>&dy, &x;
   NormBackwardOperands<Scalar> at;
   PositionMask mask;
 

@@ -23,7 +23,7 @@ struct LayerNormOptions {
 namespace detail {
 template <class Scalar>
 RowNormOptions<Scalar> row_norm_options(const LayerNormOptions<Scalar>& o) {
-  return {o.gamma, o.beta, o.eps, o.axis, o.mask, o.rounding};
+  return {o.gamma, o.beta, o.eps, o.axis, &o.mask, o.rounding};
 }
 }  // namespace detail
 

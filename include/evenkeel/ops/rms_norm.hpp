@@ -22,7 +22,7 @@ struct RMSNormOptions {
 namespace detail {
 template <class Scalar>
 RowNormOptions<Scalar> row_norm_options(const RMSNormOptions<Scalar>& o) {
-  return {o.gamma, {}, o.eps, o.axis, o.mask, o.rounding};
+  return {o.gamma, {}, o.eps, o.axis, &o.mask, o.rounding};
 }
 }  // namespace detail
 
