@@ -89,8 +89,8 @@ struct LayerNormRow {
   static InputGradient<T> input_gradient(const RowStatistics<T>& row, Wide<T> mean_g, Wide<T> mean_gx) noexcept {
     const T gain = keep(row.rstd / (Scaled ? row_scale(row.rstd) : T(1)));
     const Wide<T> offset = keep(-row.mean_rest * row.rstd);
-    return {row.rstd, static_cast<T>(-(mean_gx * row.rstd) * gain),
-            static_cast<T>(-(mean_g + offset * mean_gx) * row.rstd)};
+    const Wide<T> mean = keep(mean_g) + keep(offset * mean_gx);  // contracted, or not, with all that they come from
+    return {row.rstd, static_cast<T>(-(mean_gx * row.rstd) * gain), static_cast<T>(-mean * row.rstd)};
   }
   /// The same of rows that are lanes.
   InputGradient<Batch> input_gradient(const Batch& rstd, const Batch& mean_g, const Batch& mean_gx) const noexcept {
