@@ -272,12 +272,12 @@ inline void row_norm_forward(const RowNormForward<X, P>& a, const Run& run = {})
   if (a.rows == 0 || a.features == 0) return;
   const Index row_bytes = a.features * static_cast<Index>(sizeof(X));
   run(a.rows, row_bytes, [&](Index first, Index last) {
-    const auto rows = rows_of(a, first, last - first);
+    const auto part = rows_of(a, first, last - first);
     if constexpr (!is_vectorized<X>) {
-      any_row_norm_forward<NormRow<Arch, float, false>::centred>(rows);
+      any_row_norm_forward<NormRow<Arch, float, false>::centred>(part);
     } else {
-      is_beyond_l2<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(rows)
-                                             : normalize_rows<Arch, NormRow, false>(rows);
+      is_beyond_l2<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(part)
+                                             : normalize_rows<Arch, NormRow, false>(part);
     }
   });
 }
