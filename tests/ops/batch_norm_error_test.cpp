@@ -128,7 +128,7 @@ TYPED_TEST(BatchNormError, TheRatesAreShares) {
             "evenkeel::UpdateRate: rate is 1.500000, expected a number from 0 to 1");
   EXPECT_EQ(error_text<std::invalid_argument>([] { Decay(-0.1); }),
             "evenkeel::Decay: decay is -0.100000, expected a number from 0 to 1");
-  EXPECT_EQ(error_text<std::invalid_argument>([] { Decay(std::numeric_limits<double>::quiet_NaN()); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] { Decay{std::numeric_limits<double>::quiet_NaN()}; }),
             "evenkeel::Decay: decay is nan, expected a number from 0 to 1");
 }
 
