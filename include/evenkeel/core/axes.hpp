@@ -18,9 +18,10 @@ namespace detail {
 /// Errors    throws std::invalid_argument if it is out of range.
 inline int resolve_axis(const char* where, const char* name, int axis, const Shape& x) {
   if (axis >= -x.rank() && axis < x.rank()) return axis < 0 ? axis + x.rank() : axis;
-  raise_invalid_argument(where, std::string(name) + " is " + std::to_string(axis) + ", expected " +
-                                    std::to_string(-x.rank()) + " to " + std::to_string(x.rank() - 1) + " (" +
-                                    has_shape("x", x) + ")");
+  raise_invalid_argument(where, [=, &x] {
+    return std::string(name) + " is " + std::to_string(axis) + ", expected " + std::to_string(-x.rank()) + " to " +
+           std::to_string(x.rank() - 1) + " (" + has_shape("x", x) + ")";
+  });
 }
 
 }  // namespace detail
@@ -58,10 +59,11 @@ class Axes {
     for (int k = 1; k < count_; ++k) {
       const int axis = detail::resolve_axis(where, "axis", axes_[static_cast<std::size_t>(k)], x);
       if (axis != first + k) {
-        raise_invalid_argument(where, "axis " + std::to_string(axis) + " follows axis " +
-                                          std::to_string(first + k - 1) + ", expected axis " +
-                                          std::to_string(first + k) + ": axes are adjacent and ascending (" +
-                                          has_shape("x", x) + ")");
+        raise_invalid_argument(where, [=, &x] {
+          return "axis " + std::to_string(axis) + " follows axis " + std::to_string(first + k - 1) +
+                 ", expected axis " + std::to_string(first + k) + ": axes are adjacent and ascending (" +
+                 has_shape("x", x) + ")";
+        });
       }
     }
     return first;

@@ -32,10 +32,11 @@ Axis join_axes(const char* where, const char* name, const TensorView<Scalar>& vi
     if (joined.extent == 1) {
       joined.stride = view.stride(axis);
     } else if (view.stride(axis) != joined.extent * joined.stride) {
-      raise_invalid_argument(where,
-                             std::string(name) + " has stride " + std::to_string(view.stride(axis)) + " along axis " +
-                                 std::to_string(axis) + ", expected " + std::to_string(joined.extent * joined.stride) +
-                                 ": axes that are taken together have no gaps (" + has_shape(name, view.shape()) + ")");
+      raise_invalid_argument(where, [=, expected = joined.extent * joined.stride, &view] {
+        return std::string(name) + " has stride " + std::to_string(view.stride(axis)) + " along axis " +
+               std::to_string(axis) + ", expected " + std::to_string(expected) +
+               ": axes that are taken together have no gaps (" + has_shape(name, view.shape()) + ")";
+      });
     }
     joined.extent *= extent;
   }

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #if !defined(__cpp_exceptions)
 #include <cstdio>
@@ -31,6 +32,14 @@ template <class Error>
 /// <what it must be> (<context>)".
 [[noreturn]] inline void raise_invalid_argument(const char* where, const std::string& what) {
   detail::raise<std::invalid_argument>("evenkeel::" + std::string(where) + ": " + what);
+}
+
+/// The same, from a function that makes the text: for checks of every call, which the compiler puts in line where the
+/// making of messages is not part of them.
+template <class What>
+requires std::is_invocable_r_v<std::string, What>
+[[noreturn, gnu::cold, gnu::noinline]] void raise_invalid_argument(const char* where, const What& what) {
+  raise_invalid_argument(where, std::string(what()));
 }
 
 /// A call that has come too early or too late.

@@ -23,33 +23,40 @@ bool is_same_memory(const TensorView<A>& a, const TensorView<B>& b) noexcept {
 
 namespace detail {
 
-/// Bytes [begin, end) hold all of a tensor; within them, `used` bytes out of every `period`.
+/// Bytes [begin, end) hold all of a tensor; none, if it has no elements.
 struct MemoryRange {
   std::uintptr_t begin = 0, end = 0;
-  std::uintptr_t period = 0, used = 0;
+
+  template <class Scalar>
+  explicit MemoryRange(const TensorView<Scalar>& view) noexcept {
+    if (!view.data()) return;
+    std::uintptr_t span = 1;
+    for (int axis = 0; axis < view.rank(); ++axis) {
+      if (view.shape()[axis] == 0) return;
+      span += static_cast<std::uintptr_t>(view.shape()[axis] - 1) * static_cast<std::uintptr_t>(view.stride(axis));
+    }
+    begin = reinterpret_cast<std::uintptr_t>(view.data());
+    end = begin + span * sizeof(Scalar);
+  }
 };
 
-template <class Scalar>
-MemoryRange memory_range(const TensorView<Scalar>& view) noexcept {
-  if (view.data() == nullptr || view.size() == 0) return {};
-  std::uintptr_t span = 1, period = 0, used = 1;
-  for (int axis = 0; axis < view.rank(); ++axis) {
-    const auto reach =
-        static_cast<std::uintptr_t>(view.shape()[axis] - 1) * static_cast<std::uintptr_t>(view.stride(axis));
-    span += reach;
-    if (reach > 0 && static_cast<std::uintptr_t>(view.stride(axis)) > period) {
-      period = static_cast<std::uintptr_t>(view.stride(axis));
-      used = reach;  // of the slowest axis: what is left of the span without it is used in each period
+/// The same, and that within them `used` bytes out of every `period` hold elements.
+struct MemoryPattern : MemoryRange {
+  std::uintptr_t period = 0, used = 0;
+
+  template <class Scalar>
+  explicit MemoryPattern(const TensorView<Scalar>& view) noexcept : MemoryRange(view) {
+    Index extent = 1, stride = 0;  // of the slowest axis
+    for (int axis = 0; axis < view.rank(); ++axis) {
+      if (view.shape()[axis] > 1 && view.stride(axis) > stride) extent = view.shape()[axis], stride = view.stride(axis);
     }
+    period = static_cast<std::uintptr_t>(stride) * sizeof(Scalar);
+    used = end - begin - static_cast<std::uintptr_t>(extent - 1) * period;
   }
-  used = period == 0 ? span : span - used;
-  const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
-  return {begin, begin + span * sizeof(Scalar), period * sizeof(Scalar), used * sizeof(Scalar)};
-}
+};
 
 /// Whether a byte is in both. Exact for neighbouring columns of one matrix, else whether the ranges meet.
-inline bool meet(const MemoryRange& a, const MemoryRange& b) noexcept {
-  if (a.begin >= b.end || b.begin >= a.end) return false;
+inline bool meet(const MemoryPattern& a, const MemoryPattern& b) noexcept {
   if (a.period != b.period || a.period == 0) return true;
   const std::uintptr_t offset =
       b.begin >= a.begin ? (b.begin - a.begin) % a.period : (a.period - (a.begin - b.begin) % a.period) % a.period;
@@ -61,7 +68,9 @@ inline bool meet(const MemoryRange& a, const MemoryRange& b) noexcept {
 /// Whether the two tensors share memory.
 template <class A, class B>
 bool overlaps(const TensorView<A>& a, const TensorView<B>& b) noexcept {
-  return detail::meet(detail::memory_range(a), detail::memory_range(b));
+  const detail::MemoryRange of_a(a), of_b(b);
+  if (of_a.begin >= of_b.end || of_b.begin >= of_a.end) return false;
+  return detail::meet(detail::MemoryPattern(a), detail::MemoryPattern(b));
 }
 
 /// Throws std::invalid_argument if an output shares memory with something else.
@@ -69,14 +78,31 @@ template <class A, class B>
 void require_no_overlap(const char* where, const char* output_name, const TensorView<A>& output, const char* name,
                         const TensorView<B>& other) {
   if (!overlaps(output, other)) return;
-  raise_invalid_argument(where,
-                         std::string(output_name) + " overlaps " + name + " in memory, expected memory of its own");
+  raise_invalid_argument(
+      where, [=] { return std::string(output_name) + " overlaps " + name + " in memory, expected memory of its own"; });
 }
+
+namespace detail {
+
+/// Whether each axis steps over all that the faster ones span: so it is in tensors that are not transposed views.
+template <class Scalar>
+bool is_nested(const TensorView<Scalar>& view) noexcept {
+  Index span = 1;
+  for (int k = 0; k < view.rank(); ++k) {
+    const int axis = view.order() == StorageOrder::row_major ? view.rank() - 1 - k : k;
+    if (view.shape()[axis] < 2) continue;
+    if (view.stride(axis) < span) return false;
+    span += (view.shape()[axis] - 1) * view.stride(axis);
+  }
+  return true;
+}
+
+}  // namespace detail
 
 /// Throws std::invalid_argument unless each element of an output has a place of its own.
 template <class Scalar>
 void require_distinct_elements(const char* where, const char* output_name, const TensorView<Scalar>& output) {
-  if (output.size() < 2) return;
+  if (detail::is_nested(output) || output.size() < 2) return;
   std::array<std::pair<Index, Index>, max_rank> steps;  // stride and reach of each axis, the smallest first
   std::size_t axes = 0;
   for (int axis = 0; axis < output.rank(); ++axis) {
@@ -90,9 +116,10 @@ void require_distinct_elements(const char* where, const char* output_name, const
   for (std::size_t k = 0; k < axes; ++k) {
     const auto& [stride, reach] = steps[k];
     if (stride < span) {
-      raise_invalid_argument(where, std::string(output_name) + " has stride " + std::to_string(stride) +
-                                        " across elements that span " + std::to_string(span) +
-                                        ", expected a place of its own for each element");
+      raise_invalid_argument(where, [=, stride = stride] {
+        return std::string(output_name) + " has stride " + std::to_string(stride) + " across elements that span " +
+               std::to_string(span) + ", expected a place of its own for each element";
+      });
     }
     span += reach;
   }
@@ -105,8 +132,10 @@ void require_in_place_or_no_overlap(const char* where, const char* output_name, 
                                     const char* name, const TensorView<B>& other) {
   require_distinct_elements(where, output_name, output);
   if (is_same_memory(output, other) || !overlaps(output, other)) return;
-  raise_invalid_argument(where, std::string(output_name) + " overlaps " + name +
-                                    " in memory, expected the identical view or memory of its own");
+  raise_invalid_argument(where, [=] {
+    return std::string(output_name) + " overlaps " + name +
+           " in memory, expected the identical view or memory of its own";
+  });
 }
 
 }  // namespace EVENKEEL_ARCH

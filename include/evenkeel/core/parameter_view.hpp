@@ -170,16 +170,18 @@ class ParameterView : public detail::AnyParameter<const Scalar> {
 template <class Scalar>
 void require_plain(const char* where, const char* name, const ParameterView<Scalar>& parameters) {
   if (parameters.form().is_around_zero) {
-    raise_invalid_argument(where,
-                           std::string(name) +
-                               " is given around_zero, expected the numbers themselves (around_zero is for gamma "
-                               "of LayerNorm and RMSNorm)");
+    raise_invalid_argument(where, [=] {
+      return std::string(name) +
+             " is given around_zero, expected the numbers themselves (around_zero is for gamma of LayerNorm and "
+             "RMSNorm)";
+    });
   }
   if (parameters.form().is_scalar) {
-    raise_invalid_argument(where,
-                           std::string(name) +
-                               " is given as scalar_gamma, expected a number for each (scalar_gamma is for gamma "
-                               "of LayerNorm and RMSNorm)");
+    raise_invalid_argument(where, [=] {
+      return std::string(name) +
+             " is given as scalar_gamma, expected a number for each (scalar_gamma is for gamma of LayerNorm and "
+             "RMSNorm)";
+    });
   }
 }
 

@@ -28,13 +28,24 @@ class Shape {
   }
 
   void append(Index extent) {
-    if (rank_ == max_rank) raise_invalid_argument("Shape", "more than 8 axes, expected at most 8");
-    if (extent < 0) raise_invalid_argument("Shape", "extent is " + std::to_string(extent) + ", expected at least 0");
+    if (rank_ == max_rank) raise_invalid_argument("Shape", [] { return "more than 8 axes, expected at most 8"; });
+    if (extent < 0) {
+      raise_invalid_argument("Shape", [=] { return "extent is " + std::to_string(extent) + ", expected at least 0"; });
+    }
     extents_[static_cast<std::size_t>(rank_++)] = extent;
   }
 
   int rank() const noexcept { return rank_; }
   Index operator[](int axis) const noexcept { return extents_[static_cast<std::size_t>(axis)]; }
+
+  /// The axes [first, first + count).
+  Shape part(int first, int count) const noexcept {
+    Shape axes;
+    for (axes.rank_ = 0; axes.rank_ < count; ++axes.rank_) {
+      axes.extents_[static_cast<std::size_t>(axes.rank_)] = (*this)[first + axes.rank_];
+    }
+    return axes;
+  }
 
   /// The number of elements; 1 for rank 0.
   Index size() const noexcept {

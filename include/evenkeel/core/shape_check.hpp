@@ -23,8 +23,9 @@ inline const char* order_string(StorageOrder order) noexcept {
 inline void require_same_shape(const char* where, const char* name, const Shape& shape, const char* expected_name,
                                const Shape& expected) {
   if (shape == expected) return;
-  raise_invalid_argument(where, std::string(name) + " has shape " + shape_string(shape) + ", expected " +
-                                    shape_string(expected) + " (the shape of " + expected_name + ")");
+  raise_invalid_argument(where, [=, &shape, &expected] {
+    return has_shape(name, shape) + ", expected " + shape_string(expected) + " (the shape of " + expected_name + ")";
+  });
 }
 
 /// Throws unless the two tensors walk their elements in the same order.
@@ -34,9 +35,10 @@ void require_same_order(const char* where, const char* name, const TensorView<A>
   int axes_longer_than_1 = 0;
   for (int axis = 0; axis < view.rank(); ++axis) axes_longer_than_1 += view.shape()[axis] > 1;
   if (axes_longer_than_1 < 2 || view.order() == expected.order()) return;
-  raise_invalid_argument(where, std::string(name) + " is " + order_string(view.order()) + ", expected " +
-                                    order_string(expected.order()) + " as " + expected_name +
-                                    " is (copy into a tensor of that order first)");
+  raise_invalid_argument(where, [=, given = view.order(), order = expected.order()] {
+    return std::string(name) + " is " + order_string(given) + ", expected " + order_string(order) + " as " +
+           expected_name + " is (copy into a tensor of that order first)";
+  });
 }
 
 /// Throws unless eps is a finite number, and not negative.

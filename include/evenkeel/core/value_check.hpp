@@ -13,7 +13,8 @@ inline namespace EVENKEEL_ARCH {
 namespace detail {
 
 template <class Number>
-[[noreturn]] void raise_value(const char* where, const char* name, Number value, const std::string& expected) {
+[[noreturn, gnu::cold, gnu::noinline]] void raise_value(const char* where, const char* name, Number value,
+                                                        const std::string& expected) {
   raise_invalid_argument(where, std::string(name) + " is " + std::to_string(value) + ", expected " + expected);
 }
 

@@ -20,6 +20,7 @@ class InBlocks {
   /// body(first item, last item), for ranges that are all of [0, items) together.
   template <class Body>
   void operator()(Index items, Index item_bytes, const Body& body) const {
+    if (executor_.is_serial()) return items > 0 ? body(Index(0), items) : void();
     const Index per_block = std::max(least_items(item_bytes), divided_up(items, most_blocks));
     executor_.run(divided_up(items, per_block),
                   [&](Index first, Index last) { body(first * per_block, std::min(last * per_block, items)); });

@@ -21,10 +21,8 @@ template <class P>
 class KernelParameters {
  public:
   template <class Scalar>
-  KernelParameters(const char* where, const TensorView<const Scalar>& x, const Axes& axes) : order_(x.order()) {
-    const int first = axes.first(where, x.shape());
-    for (int k = 0; k < axes.count(); ++k) shape_.append(x.shape()[first + k]);
-  }
+  KernelParameters(const char* where, const TensorView<const Scalar>& x, const Axes& axes)
+      : order_(x.order()), shape_(x.shape().part(axes.first(where, x.shape()), axes.count())) {}
 
   template <class Given>
   std::size_t workspace_bytes(const TensorView<Given>& given, const ParameterForm& form = {}) const noexcept {

@@ -71,10 +71,7 @@ inline std::string features_context(const Shape& x, const Shape& normalized, Ind
 
 /// The extents of the normalized axes.
 inline Shape normalized_shape(const char* where, const Shape& x, const Axes& axes) {
-  const int first = axes.first(where, x);
-  Shape normalized;
-  for (int k = 0; k < axes.count(); ++k) normalized.append(x[first + k]);
-  return normalized;
+  return x.part(axes.first(where, x), axes.count());
 }
 
 /// Throws unless the parameters are one number for each feature.
@@ -83,14 +80,16 @@ void require_parameters(const char* where, const char* name, const TensorView<P>
                         const TensorView<const Scalar>& x, const Axes& axes) {
   const Shape normalized = normalized_shape(where, x.shape(), axes);
   if (parameters.size() != normalized.size()) {
-    raise_invalid_argument(where, std::string(name) + " has " + std::to_string(parameters.size()) +
-                                      " elements, expected " + std::to_string(normalized.size()) +
-                                      features_context(x.shape(), normalized, parameters.size()));
+    raise_invalid_argument(where, [=, given = parameters.size(), &x, &normalized] {
+      return std::string(name) + " has " + std::to_string(given) + " elements, expected " +
+             std::to_string(normalized.size()) + features_context(x.shape(), normalized, given);
+    });
   }
   if (parameters.rank() > 1 && parameters.shape() != normalized) {
-    raise_invalid_argument(where, std::string(name) + " has shape " + shape_string(parameters.shape()) + ", expected " +
-                                      shape_string(normalized) +
-                                      features_context(x.shape(), normalized, parameters.size()));
+    raise_invalid_argument(where, [=, &parameters, &x, &normalized] {
+      return has_shape(name, parameters.shape()) + ", expected " + shape_string(normalized) +
+             features_context(x.shape(), normalized, parameters.size());
+    });
   }
 }
 
@@ -118,10 +117,11 @@ inline bool require_one_type(const char* where, std::initializer_list<NamedType>
     if (!parameter.is_there) continue;
     if (!first) first = &parameter;
     if (parameter.is_wide == first->is_wide) continue;
-    const auto type = [](bool is_wide) { return is_wide ? "float" : "16-bit"; };
-    raise_invalid_argument(where, std::string(parameter.name) + " has " + type(parameter.is_wide) +
-                                      " elements, expected " + type(first->is_wide) + " ones as " + first->name +
-                                      " has");
+    raise_invalid_argument(where, [given = parameter, expected = *first] {
+      const auto type = [](bool is_wide) { return is_wide ? "float" : "16-bit"; };
+      return std::string(given.name) + " has " + type(given.is_wide) + " elements, expected " + type(expected.is_wide) +
+             " ones as " + expected.name + " has";
+    });
   }
   return first && first->is_wide;
 }
