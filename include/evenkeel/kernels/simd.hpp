@@ -320,20 +320,22 @@ struct FirstLanes {
 };
 
 template <int... K, class Body>
-inline void unroll_indices(std::integer_sequence<int, K...>, Body&& body) {
+[[gnu::always_inline]] inline void unroll_indices(std::integer_sequence<int, K...>, Body&& body) {
   (body(std::integral_constant<int, K>{}), ...);
 }
 
 /// body(0), body(1), ..., body(Count - 1), with the number as a constant type.
 template <int Count, class Body>
-inline void unroll(Body&& body) {
+[[gnu::always_inline]] inline void unroll(Body&& body) {
   unroll_indices(std::make_integer_sequence<int, Count>{}, body);
 }
 
 /// body(k, j, lanes) for the vectors that start at columns j = 0, width, 2 * width, ... of n; k counts them modulo
-/// Unroll as a constant type (an accumulator to use), so that sums are grouped alike whatever the address.
+/// Unroll as a constant type (an accumulator to use), so that sums are grouped alike whatever the address. Always in
+/// line, as unroll is: Clang's `flatten` reaches the calls of a function alone, and sums in registers must not become
+/// memory.
 template <class Arch, class T, int Unroll, class Body>
-inline void for_each_vector(Index n, Body&& body) {
+[[gnu::always_inline]] inline void for_each_vector(Index n, Body&& body) {
   constexpr Index width = Simd<Arch, T>::width;
   const WholeVector<Arch, T> whole;
   Index j = 0;
