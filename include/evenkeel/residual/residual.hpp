@@ -443,7 +443,8 @@ class Residual : public detail::ReturningForms<Residual<N, F>> {
     if (!norms_.in) {
       if (!dx.is_wanted()) return;
       const View before = skip ? *skip : View(dx.view());
-      return detail::residual_add<Scalar>("Residual::backward", context.executor, 1, before, settings_.in_scale, da, dx.view());
+      return detail::residual_add<Scalar>("Residual::backward", context.executor, 1, before, settings_.in_scale, da,
+                                          dx.view());
     }
     if constexpr (FusesAddition<N>) {
       if (skip) return norms_.in->add_backward_into(da, saved.in_, *skip, {.dx = dx}, scratch.rest(context));
