@@ -105,7 +105,7 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
       saved.streams_[i].resize(static_cast<std::size_t>(x.size()));
       const MutableView next(saved.streams_[i].data(), x.shape(), x.order());
       auto around = around_block(observer, i, y, saved, context);
-      if (normalized_by) around.entered = Block::kept(saved.blocks_[i].entered_, x);
+      if (normalized_by) around.entered = Halves::kept(saved.blocks_[i].halves_.entered, x);
       blocks_[i].template train<X>(stream, next, saved.blocks_[i], context, around);
       observer.on_stream(i, View(next));
       stream = next;
@@ -181,8 +181,9 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
  private:
   using View = TensorView<const Scalar>;
   using MutableView = TensorView<Scalar>;
+  using Halves = detail::ResidualHalves<N>;
   template <class SeeBranch = detail::SeesNothing>
-  using Around = typename Block::template Around<SeeBranch>;
+  using Around = typename Halves::template Around<SeeBranch>;
 
   static void require_output(const View& x, const MutableView& y) {
     detail::require_like("Stack::forward", "y", y, "x", x);
@@ -215,8 +216,8 @@ class Stack : public detail::ReturningForms<Stack<N, F>> {
     const N* next = norm_of_sum(i, context);
     if (!next) return Around<Viewer>{.see_branch = branch_viewer(observer, i)};
     if (i + 1 == blocks_.size()) return Around<Viewer>{{}, next, y, &saved.final_, branch_viewer(observer, i)};
-    auto& behind = saved.blocks_[i + 1];
-    return Around<Viewer>{{}, next, Block::kept(behind.entered_, y), &behind.in_, branch_viewer(observer, i)};
+    auto& behind = saved.blocks_[i + 1].halves_;
+    return Around<Viewer>{{}, next, Halves::kept(behind.entered, y), &behind.in, branch_viewer(observer, i)};
   }
 
   // Blocks see maps of the caller's kind of tensor, as a sublayer of the caller's expects them.
