@@ -10,13 +10,13 @@ namespace kernels {
 
 /// Where rows come from as they are measured: each is a residual sum, which is written as it is read.
 ///
-/// Nothing is prefetched: of four arrays that are read or written at once, the hardware's own prefetching hides more.
-/// Measured on AMD Zen 4, as the length of the rows that are written while the next ones are measured.
+/// Longer rows than those of StoredRows are written while the next ones are measured, as measured on AMD Zen 4.
 template <class Arch, class X>
 struct SummedRows {
   const ResidualAddArgs<X>* sum;
 
-  static RowPlan plan(Index row_bytes) noexcept {
+  static RowPlan plan(Index features) noexcept {
+    const Index row_bytes = features * static_cast<Index>(sizeof(X));
     const Index interleaved = is_16_bit<X> ? interleaved_row_bytes : 8 * interleaved_row_bytes;
     return {row_bytes <= interleaved, std::clamp<Index>(65536 / row_bytes, 1, 8)};
   }
@@ -28,7 +28,7 @@ struct SummedRows {
 template <class Arch, template <class, class, bool> class NormRow, class X, class P>
 [[gnu::flatten]] inline void normalize_sums(const ResidualAddArgs<X>& sum, const RowNormForward<X, P>& norm) noexcept {
   using Source = SummedRows<Arch, X>;
-  RowNormForwardPass<Arch, NormRow, X, P, false, Source>(norm, Source{&sum}).run();
+  RowNormForwardPass<Arch, NormRow, X, P, Source>(norm, Source{&sum}, Source::plan(norm.features)).run();
 }
 
 /// s = alpha * x + lambda * (d + bias), then y = x_hat * gamma + beta with the statistics of s: as residual_add and

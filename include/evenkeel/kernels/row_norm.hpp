@@ -9,8 +9,8 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Whether all rows together (`arrays` of them) come from beyond the L2 cache, where a loop that computes has fewer
-/// loads under way than one that copies, and prefetching rows to come pays. Closer by it costs more than it saves.
+/// Whether all rows together (`arrays` of them) come from beyond the L2 cache, where a loop is as fast as the
+/// prefetching of the hardware can follow it.
 template <class X>
 inline bool is_beyond_l2(Index arrays, Index rows, Index features) noexcept {
   return arrays * rows * features * static_cast<Index>(sizeof(X)) >= (Index{4} << 20);

@@ -28,27 +28,42 @@ struct RowNormBackward {
   void* workspace = nullptr;  ///< row_norm_backward_workspace_bytes, any alignment; not touched if only dx is wanted
 };
 
+inline constexpr Index most_rows_of_a_group = 8;
+
+/// How many rows are summed before they are written. Short rows: as many as stay in the L1 cache between the passes, so
+/// that the latencies of their sums overlap; from beyond the L2 cache one at a time, as several at once lead the
+/// hardware's prefetching astray (Zen 4: 2 instead of 1.2 times a streaming sum; Zen 5: 2.5 instead of 1.6, and as much
+/// with prefetching by software). Long rows: as many as stay in the L2 cache, as each group reads and writes the column
+/// sums once.
+template <class X>
+inline Index rows_of_a_group(Index rows, Index features) noexcept {
+  const Index row_bytes = features * static_cast<Index>(sizeof(X));
+  const bool beyond_l2 = row_bytes > 256 && is_beyond_l2<X>(3, rows, features);
+  if (row_bytes > (beyond_l2 ? 4096 : 8192)) return std::clamp<Index>(131072 / row_bytes, 2, most_rows_of_a_group);
+  return beyond_l2 ? 1 : std::min<Index>(8192 / row_bytes, most_rows_of_a_group);
+}
+
 /// Backward normalization of every row, in pieces for row_norm_backward.
 ///
 /// Pass 1 over a group of rows sums g = dy * gamma and g * x_hat along each row and dy * x_hat and dy down the columns;
 /// pass 2 writes dx. Column sums take the rows in order, so that bits do not depend on how rows are grouped.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool WithParameters, bool Prefetch>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool WithParameters>
 class RowNormBackwardPass {
  public:
   using T = Compute<X>;
 
-  RowNormBackwardPass(const RowNormBackward<X, P>& args, const ChunkSums<T>& parameters) noexcept
+  RowNormBackwardPass(const RowNormBackward<X, P>& args, const ChunkSums<T>& parameters, Index group_rows) noexcept
       : a_(args),
         added_(args.add_dx ? args.dx : args.ds),
         added_stride_(args.add_dx ? args.dx_stride : args.ds_stride),
         parameters_(parameters),
+        group_rows_(group_rows),
         inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
 
   void run(Index first, Index last) noexcept {
     Group group;
-    const Index rows = group_rows();
-    for (Index i = first; i < last; i += rows) {
-      open(group, i, static_cast<int>(std::min(rows, last - i)));
+    for (Index i = first; i < last; i += group_rows_) {
+      open(group, i, static_cast<int>(std::min(group_rows_, last - i)));
       group.ordinary ? sum<false>(group) : sum_extreme(group);
       write(group);
     }
@@ -58,18 +73,8 @@ class RowNormBackwardPass {
   using S = Simd<Arch, T>;
   using Batch = typename S::Batch;
   static constexpr int rows_at_once = S::has_32_registers ? 2 : 1;
-  static constexpr int most_rows = 8;
 
-  /// Short rows: as many as stay in the L1 cache between the passes, so that the latencies of their sums overlap; from
-  /// beyond the L2 cache one at a time, as several at once lead the hardware's prefetching astray (Zen 4: 1.2 instead
-  /// of 2 times a streaming sum). Long rows: as many as stay in the L2 cache, as each group reads and writes the column
-  /// sums once.
-  Index group_rows() const noexcept {
-    const Index row_bytes = a_.features * static_cast<Index>(sizeof(X));
-    if (row_bytes > (Prefetch ? 4096 : 8192)) return std::clamp<Index>(131072 / row_bytes, 2, most_rows);
-    return Prefetch ? 1 : std::min<Index>(8192 / row_bytes, most_rows);
-  }
-
+  static constexpr Index most_rows = most_rows_of_a_group;
   struct Group {
     Index first = 0;
     int rows = 0;
@@ -173,17 +178,11 @@ class RowNormBackwardPass {
       const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
       const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
       const auto added = row_pointers<Rows>(Add ? added_ : a_.x, Add ? added_stride_ : 0, group.first + r0, start);
-      const auto next_x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + group.rows + r0, start);
-      const auto next_dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + group.rows + r0, start);
       const P* gamma = parameter_block<1>(a_.gamma, start);
       for_each_vector<Arch, T, accumulators>(
           std::min(a_.features - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
             const Batch gamma_j = lanes.load(gamma + j);
             unroll<Rows>([&](auto r) {
-              if constexpr (Prefetch) {
-                prefetch_to_l2(next_x.at[r] + j);
-                prefetch_to_l2(next_dy.at[r] + j);
-              }
               const Batch deviation = row.values[r].deviation(lanes.load(x.at[r] + j));
               const Batch g = keep(lanes.load(dy.at[r] + j) * gamma_j);
               const Batch dx_j = S::fma(g, gain[r], S::fma(deviation, slope[r], intercept[r]));
@@ -233,13 +232,14 @@ class RowNormBackwardPass {
   const X* added_;
   Index added_stride_;
   const ChunkSums<T>& parameters_;
+  Index group_rows_;
   Wide<T> inv_n_;
 };
 
-template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, bool Prefetch, class X, class P>
+template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, class X, class P>
 [[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<X, P>& a, const ChunkSums<Compute<X>>& parameters,
-                                                Index first, Index last) noexcept {
-  RowNormBackwardPass<Arch, NormRow, X, P, WithParameters, Prefetch>(a, parameters).run(first, last);
+                                                Index group_rows) noexcept {
+  RowNormBackwardPass<Arch, NormRow, X, P, WithParameters>(a, parameters, group_rows).run(0, a.rows);
 }
 
 /// Some rows of all.
@@ -267,21 +267,20 @@ struct PlainBlocks {
 
 /// The gradients of rows [first, last), in blocks of at most blocks.rows, each between before(its first row, its
 /// arguments) and after(...) of the same. The bits do not depend on how many rows a block has.
-template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, bool Prefetch, class X, class P,
-          class Blocks>
+template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, class X, class P, class Blocks>
 inline void differentiate_blocks(const RowNormBackward<X, P>& a, const ChunkSums<Compute<X>>& sums, Index first,
                                  Index last, Blocks& blocks) noexcept {
+  const Index group_rows = rows_of_a_group<X>(a.rows, a.features);
   for (; first < last; first += blocks.rows) {
     auto block = rows_of(a, first, std::min(blocks.rows, last - first));
     blocks.before(first, block);
-    differentiate_rows<Arch, NormRow, WithParameters, Prefetch>(block, sums, 0, block.rows);
+    differentiate_rows<Arch, NormRow, WithParameters>(block, sums, group_rows);
     blocks.after(first, block);
   }
 }
 
 /// All gradients: chunks of rows, as many at a time as there are slots for their sums. blocks.rows divides chunk_rows.
-template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks,
-          class Run>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks, class Run>
 inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const Run& run, Index slots) noexcept {
   const ParameterSums<Compute<X>> sums(a.workspace, a.rows, a.features, slots);
   const Index chunks = (a.rows + chunk_rows - 1) / chunk_rows;
@@ -290,8 +289,7 @@ inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const 
     run(count, chunk_rows * a.features * static_cast<Index>(sizeof(X)), [&](Index first, Index last) {
       for (Index slot = first; slot < last; ++slot) {
         const Index row = (done + slot) * chunk_rows;
-        differentiate_blocks<Arch, NormRow, true, Prefetch>(a, sums.begin(slot), row,
-                                                            std::min(row + chunk_rows, a.rows), blocks);
+        differentiate_blocks<Arch, NormRow, true>(a, sums.begin(slot), row, std::min(row + chunk_rows, a.rows), blocks);
       }
     });
     if (chunks == 1) break;
@@ -303,12 +301,10 @@ inline void all_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const 
 }
 
 /// Without gradients of parameters.
-template <class Arch, template <class, class, bool> class NormRow, bool Prefetch, class X, class P, class Blocks,
-          class Run>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Blocks, class Run>
 inline void input_gradients(const RowNormBackward<X, P>& a, Blocks& blocks, const Run& run) noexcept {
-  run(a.rows, a.features * static_cast<Index>(sizeof(X)), [&](Index first, Index last) {
-    differentiate_blocks<Arch, NormRow, false, Prefetch>(a, {}, first, last, blocks);
-  });
+  run(a.rows, a.features * static_cast<Index>(sizeof(X)),
+      [&](Index first, Index last) { differentiate_blocks<Arch, NormRow, false>(a, {}, first, last, blocks); });
 }
 
 /// What row_norm_backward takes for so many chunks of rows at a time.
@@ -327,15 +323,10 @@ template <class Arch, template <class, class, bool> class NormRow, class X, clas
           class Run = InOnePiece>
 inline void row_norm_backward_in_blocks(const RowNormBackward<X, P>& a, Blocks& blocks, const Run& run = {},
                                         Index slots = 1) noexcept {
-  // Shorter rows are in the same pages and lines as the next: the hardware has asked for them by then.
-  const bool prefetches =
-      a.dx && is_beyond_l2<X>(3, a.rows, a.features) && a.features * static_cast<Index>(sizeof(X)) > 256;
   if (a.dgamma || a.dbeta) {
-    prefetches ? all_gradients<Arch, NormRow, true>(a, blocks, run, slots)
-               : all_gradients<Arch, NormRow, false>(a, blocks, run, slots);
+    all_gradients<Arch, NormRow>(a, blocks, run, slots);
   } else if (a.dx) {
-    prefetches ? input_gradients<Arch, NormRow, true>(a, blocks, run)
-               : input_gradients<Arch, NormRow, false>(a, blocks, run);
+    input_gradients<Arch, NormRow>(a, blocks, run);
   }
 }
 

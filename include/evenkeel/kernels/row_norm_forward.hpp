@@ -62,18 +62,16 @@ class WideParameter {
   Compute<P> wide_[is_16_bit<P> ? interleaved_row_bytes / 2 : 1];
 };
 
-/// Writes a block of columns of a row: y = x_hat * gamma + beta, and asks for x of a row to come.
-template <class Arch, class Row, class X, bool Prefetch>
+/// Writes a block of columns of a row: y = x_hat * gamma + beta.
+template <class Arch, class Row, class X>
 struct BlockWriter {
   Row row;
   const X* x;
   const Compute<X>*gamma, *beta;
   X* y;
-  Index ahead;
 
   template <class K, class Lanes>
   void operator()(K, Index j, Lanes lanes) const noexcept {
-    if constexpr (Prefetch) prefetch_to_l2(x + j + ahead);
     const auto x_hat = row.x_hat(lanes.load(x + j));
     if constexpr (Row::centred) {
       lanes.store(y + j, Simd<Arch, Compute<X>>::fma(x_hat, lanes.load(gamma + j), lanes.load(beta + j)));
@@ -96,17 +94,21 @@ struct BlockReader {
 };
 
 /// Where rows come from as they are measured: they are there. (add_norm_forward.hpp has another.)
-template <class X, bool BeyondL2>
+template <class X>
 struct StoredRows {
   const X* x;
   Index stride;
 
-  /// Reading one row and writing another at once leads the hardware's prefetching astray where neither is in the L2
-  /// cache (Zen 4: 1.4 instead of 1.0 times a copy), unless rows are so short that their latencies count, or so long
-  /// that memory would rest between the two.
-  static RowPlan plan(Index row_bytes) noexcept {
-    if (!BeyondL2) return {row_bytes <= interleaved_row_bytes, std::clamp<Index>(65536 / row_bytes, 2, 8)};
-    return {row_bytes <= 256 || (row_bytes > 8192 && row_bytes <= 32768 && !is_16_bit<X>), row_bytes <= 8192 ? 1 : 2};
+  /// Within the L2 cache reading one row and writing another at once hides latencies. From beyond it that leads the
+  /// hardware's prefetching astray (768 features, Zen 4: 1.4 instead of 1.0 times a copy; Zen 5: 1.5 instead of 1.2),
+  /// unless rows are so short that their latencies count, or so long and so far that memory would rest between the two.
+  /// Prefetching by software cost Zen 5 more (up to 0.5 times a copy) than it gained (0.1).
+  static RowPlan plan(Index rows, Index features) noexcept {
+    const Index row_bytes = features * static_cast<Index>(sizeof(X));
+    const Index some = std::clamp<Index>(65536 / row_bytes, 2, 8);
+    if (!is_beyond_l2<X>(2, rows, features)) return {row_bytes <= interleaved_row_bytes, some};
+    if (row_bytes <= 8192) return {row_bytes <= 256, 1};
+    return {row_bytes <= 32768 && !is_16_bit<X> && 2 * rows * row_bytes > (Index{32} << 20), some};
   }
 
   struct Load {
@@ -121,20 +123,19 @@ struct StoredRows {
 };
 
 /// Forward normalization of every row, in pieces for row_norm_forward.
-template <class Arch, template <class, class, bool> class NormRow, class X, class P, bool Prefetch, class Source>
+template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Source>
 class RowNormForwardPass {
  public:
   using T = Compute<X>;
   using Row = NormRow<Arch, T, false>;
 
-  RowNormForwardPass(const RowNormForward<X, P>& args, const Source& source) noexcept
+  RowNormForwardPass(const RowNormForward<X, P>& args, const Source& source, const RowPlan& plan) noexcept
       : a_(args),
         source_(source),
         gamma_(args.gamma),
         beta_(args.beta),
         inv_n_(1 / static_cast<Wide<T>>(args.features)),
-        plan_(Source::plan(args.features * static_cast<Index>(sizeof(X)))),
-        ahead_((plan_.is_interleaved ? 4 : plan_.rows_at_once) * args.x_stride) {}
+        plan_(plan) {}
 
   void run() noexcept { plan_.is_interleaved ? interleaved() : grouped(plan_.rows_at_once); }
 
@@ -224,12 +225,8 @@ class RowNormForwardPass {
   }
   template <class AnyRow>
   auto writer(const RowStatistics<T>& row, Index i, Index start) const noexcept {
-    return BlockWriter<Arch, AnyRow, X, Prefetch>{AnyRow(row),
-                                                  x(i) + start,
-                                                  gamma_.from(start),
-                                                  Row::centred ? beta_.from(start) : nullptr,
-                                                  a_.y + i * a_.y_stride + start,
-                                                  ahead_};
+    return BlockWriter<Arch, AnyRow, X>{AnyRow(row), x(i) + start, gamma_.from(start),
+                                        Row::centred ? beta_.from(start) : nullptr, a_.y + i * a_.y_stride + start};
   }
   void open_parameters(Index first, Index count) noexcept {
     gamma_.open(first, count);
@@ -244,13 +241,12 @@ class RowNormForwardPass {
   WideParameter<Arch, P, 0> beta_;
   Wide<T> inv_n_;
   RowPlan plan_;
-  Index ahead_;
 };
 
-template <class Arch, template <class, class, bool> class NormRow, bool BeyondL2, class X, class P>
-[[gnu::flatten]] inline void normalize_rows(const RowNormForward<X, P>& a) noexcept {
-  using Source = StoredRows<X, BeyondL2>;
-  RowNormForwardPass<Arch, NormRow, X, P, BeyondL2, Source>(a, Source{a.x, a.x_stride}).run();
+template <class Arch, template <class, class, bool> class NormRow, class X, class P>
+[[gnu::flatten]] inline void normalize_rows(const RowNormForward<X, P>& a, const RowPlan& plan) noexcept {
+  using Source = StoredRows<X>;
+  RowNormForwardPass<Arch, NormRow, X, P, Source>(a, Source{a.x, a.x_stride}, plan).run();
 }
 
 /// Some rows of all.
@@ -276,8 +272,7 @@ inline void row_norm_forward(const RowNormForward<X, P>& a, const Run& run = {})
     if constexpr (!is_vectorized<X>) {
       any_row_norm_forward<NormRow<Arch, float, false>::centred>(part);
     } else {
-      is_beyond_l2<X>(2, a.rows, a.features) ? normalize_rows<Arch, NormRow, true>(part)
-                                             : normalize_rows<Arch, NormRow, false>(part);
+      normalize_rows<Arch, NormRow>(part, StoredRows<X>::plan(a.rows, a.features));
     }
   });
 }
