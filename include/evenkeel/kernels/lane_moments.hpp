@@ -173,7 +173,6 @@ class LaneMeter {
       const Deviation<Arch, T, Scaled> deviation(S::load((Scaled ? scale_ : shift_).at + j), S::load(shift_.at + j));
       Batch d[Rows], square[2] = {S::broadcast(T(0)), S::broadcast(T(0))};
       unroll<Rows>([&](auto r) {
-        prefetch_to_l2(row + (r + Rows) * x.stride + j);  // of the next step: too far away for the hardware to guess
         d[r] = deviation(keep(lanes.load(row + r * x.stride + j)));
         square[r % 2] = S::fma(d[r], d[r], square[r % 2]);
       });

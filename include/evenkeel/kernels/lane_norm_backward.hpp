@@ -170,8 +170,6 @@ class LaneNormBackwardPass {
       const auto row = coefficients.row(start + j, lanes);
       Batch g[Rows], gx[Rows];
       unroll<Rows>([&](auto r) {
-        prefetch_to_l2(x + (r + Rows) * x_stride + j);
-        prefetch_to_l2(dy + (r + Rows) * dy_stride + j);
         const Batch x_hat = row.x_hat(lanes.load(x + r * x_stride + j));
         const Batch dy_j = keep(lanes.load(dy + r * dy_stride + j));
         g[r] = keep(dy_j * gamma[r]);

@@ -269,16 +269,6 @@ inline Batch add(const Batch& a, const Batch& b) noexcept {
   return keep(a) + keep(b);
 }
 
-/// Asks for the cache line of p, into the L2 cache, to be read soon. p may be past the end of an array.
-template <class T>
-inline void prefetch_to_l2(const T* p) noexcept {
-#if defined(__GNUC__)
-  __builtin_prefetch(p, 0, 2);
-#else
-  (void)p;
-#endif
-}
-
 /// The whole of a vector, and its first lanes: what `for_each_vector` hands to its body, so that a loop and its tail
 /// are one piece of code. Lanes outside load `rest` (zero if not given) and are not stored. Pointers are to T, or to
 /// any type that is computed in T.
