@@ -17,7 +17,7 @@ inline void* counted(void* memory) {
 
 }  // namespace evenkeel_test
 
-// The other forms call these. Not inlined: GCC would take the pairs of malloc and free for mismatched ones.
+// Not inlined: GCC would take the pairs of malloc and free for mismatched ones. The forms that do not throw call these.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return evenkeel_test::counted(std::malloc(size == 0 ? 1 : size));
 }
@@ -29,3 +29,11 @@ inline void* counted(void* memory) {
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+// The standard library's forms for arrays call those above; the address sanitizer's own do not.
+void* operator new[](std::size_t size) { return operator new(size); }
+void* operator new[](std::size_t size, std::align_val_t alignment) { return operator new(size, alignment); }
+void operator delete[](void* memory) noexcept { operator delete(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { operator delete(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { operator delete(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { operator delete(memory); }
