@@ -1,5 +1,3 @@
-#include <benchmark/benchmark.h>
-
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -33,20 +31,6 @@ struct SumArrays {
     return arrays;
   }
 };
-
-template <class Run>
-void add(const LayoutCase& c, const char* by, Run run) {
-  benchmark::RegisterBenchmark(c.benchmark(by).c_str(),
-                               [run](benchmark::State& state) mutable {
-                                 run();
-                                 for (auto _ : state) {
-                                   run();
-                                   benchmark::ClobberMemory();
-                                 }
-                               })
-      ->Unit(benchmark::kNanosecond)
-      ->UseRealTime();
-}
 
 /// s = a * x + h, y = b * s: the bytes of a forward.
 void stream_forward(const SumArrays& a, Index count) {

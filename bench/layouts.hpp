@@ -1,5 +1,7 @@
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include <string>
 #include <vector>
 
@@ -20,5 +22,20 @@ struct LayoutCase {
     return cases;
   }
 };
+
+/// Registers `run` as a case by one of its three.
+template <class Run>
+void add(const LayoutCase& c, const char* by, Run run) {
+  benchmark::RegisterBenchmark(c.benchmark(by).c_str(),
+                               [run](benchmark::State& state) mutable {
+                                 run();
+                                 for (auto _ : state) {
+                                   run();
+                                   benchmark::ClobberMemory();
+                                 }
+                               })
+      ->Unit(benchmark::kNanosecond)
+      ->UseRealTime();
+}
 
 }  // namespace bench

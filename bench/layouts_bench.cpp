@@ -1,7 +1,5 @@
 #include "layouts.hpp"
 
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -59,20 +57,6 @@ struct Extents {
   Index size() const { return outer * length * inner; }
   Shape shape() const { return {outer, length, inner}; }
 };
-
-template <class Run>
-void add(const LayoutCase& c, const char* by, Run run) {
-  benchmark::RegisterBenchmark(c.benchmark(by).c_str(),
-                               [run](benchmark::State& state) mutable {
-                                 run();
-                                 for (auto _ : state) {
-                                   run();
-                                   benchmark::ClobberMemory();
-                                 }
-                               })
-      ->Unit(benchmark::kNanosecond)
-      ->UseRealTime();
-}
 
 /// Registers a case and its copy: y = a * x, or dx = a * x + b * dy.
 LayoutCase add_case(const std::string& name, Index size, bool is_backward) {
