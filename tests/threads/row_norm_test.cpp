@@ -29,6 +29,9 @@ const std::vector<NormCase>& norm_cases() {
       {"rows apart", {700, 101}, StorageOrder::row_major, 7},
       {"rows of 9", {20000, 9}},
       {"few long rows", {3, 20000}},
+      {"one long row", {1, 400003}},
+      {"long rows apart", {4, 140009}, StorageOrder::row_major, 5},
+      {"as many rows as are summed together", {128, 4100}},
       {"lanes", {2100, 70}, column_major},
       {"lanes in pieces", {2100, 150}, column_major, 3},
       {"lanes of several outer indices", {30, 50, 96}, StorageOrder::row_major, 0, 1},
@@ -154,6 +157,14 @@ TYPED_TEST(RowNormThreads, MaskedRowsHaveTheBitsOfOneThread) {
   }
 }
 
+/// Runs items one by one, the last first.
+struct ItemsBackwards {
+  void operator()(Index items, Index, const auto& body) const {
+    for (Index i = items; i-- > 0;) body(i, i + 1);
+  }
+  static bool cuts(Index, Index) { return false; }
+};
+
 TEST(RowNormSlots, ChunksHaveTheBitsOfOneThreadWithAnyNumberOfSlots) {
   constexpr Index rows = 1300, features = 37;
   const auto x = normal_vector<float>(rows * features, 1), dy = normal_vector<float>(rows * features, 2);
@@ -179,10 +190,8 @@ TEST(RowNormSlots, ChunksHaveTheBitsOfOneThreadWithAnyNumberOfSlots) {
     return Bits(dx, dgamma, dbeta);
   };
   const Bits expected = with_slots(1, kernels::InOnePiece());
-  const auto backwards = [](Index items, Index, const auto& body) {
-    for (Index i = items; i-- > 0;) body(i, i + 1);
-  };
-  for (const Index slots : {1, 2, 3, 7, 10, 11, 64}) EXPECT_TRUE(with_slots(slots, backwards) == expected) << slots;
+  for (const Index slots : {1, 2, 3, 7, 10, 11, 64})
+    EXPECT_TRUE(with_slots(slots, ItemsBackwards()) == expected) << slots;
 }
 
 TYPED_TEST(RowNormThreads, RowsThatAreGatheredAreLeftToTheCaller) {

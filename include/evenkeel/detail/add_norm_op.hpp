@@ -177,7 +177,8 @@ class AddedNormBackward {
       const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features());
       const bool is_free = executor_.is_serial() || !sum_.sums_anything();  // to take blocks in any order
       if (t.at.dx.data && are_rows && fit && is_free && tensors_.ds.size() > 0 && !t.mask.is_given()) {
-        return fused(t.at, row_arguments(a, t.at), scratch);
+        const auto rows = row_arguments(a, t.at);
+        if (!kernels::shares_columns<native>(rows, InBlocks(executor_))) return fused(t.at, rows, scratch);
       }
     }
     if (t.at.dx.data && more_.data()) {

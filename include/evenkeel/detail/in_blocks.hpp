@@ -36,6 +36,12 @@ class InBlocks {
             [&](Index first, Index last) { body(first * together, std::min(last * together, count)); });
   }
 
+  /// Whether items are so few that threads could be idle, and so large that each is better cut itself, which takes two
+  /// steps where one would do.
+  bool cuts(Index items, Index item_bytes) const noexcept {
+    return !executor_.is_serial() && items < 16 && item_bytes >= 4 * least_bytes;
+  }
+
   /// As many items as make the most blocks of the least size.
   static Index most_items(Index item_bytes) noexcept { return most_blocks * least_items(item_bytes); }
 

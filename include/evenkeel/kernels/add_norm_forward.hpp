@@ -34,8 +34,8 @@ template <class Arch, template <class, class, bool> class NormRow, class X, clas
 /// s = alpha * x + lambda * (d + bias), then y = x_hat * gamma + beta with the statistics of s: as residual_add and
 /// row_norm_forward one after the other, to the last bit.
 ///
-/// The norm's x is the sum's s, and both have the same rows and features; the sum has x and d. Rows are taken by `run`,
-/// see InOnePiece.
+/// The norm's x is the sum's s, and both have the same rows and features; the sum has x and d. Rows, or columns of few
+/// long rows, are taken by `run`, see InOnePiece.
 ///
 /// Aliasing  s may be x or d; y may be x or d, or s, where s itself is not wanted. Nothing else may overlap.
 /// Cost      x and d read once, s written once and read from cache, y written once; no allocation.
@@ -45,7 +45,14 @@ inline void add_norm_forward(const ResidualAddArgs<X>& sum, const RowNormForward
                              const Run& run = {}) noexcept {
   static_assert(is_vectorized<X>);
   if (norm.rows == 0 || norm.features == 0) return;
-  run(norm.rows, norm.features * static_cast<Index>(sizeof(X)), [&](Index first, Index last) {
+  const Index row_bytes = norm.features * static_cast<Index>(sizeof(X));
+  if constexpr (!std::is_same_v<Run, InOnePiece>) {
+    if (run.cuts(norm.rows, row_bytes)) {
+      using Source = SummedRows<Arch, X>;
+      return RowNormForwardPass<Arch, NormRow, X, P, Source>(norm, Source{&sum}, {}).run_by_columns(run);
+    }
+  }
+  run(norm.rows, row_bytes, [&](Index first, Index last) {
     normalize_sums<Arch, NormRow>(rows_of(sum, first, last - first), rows_of(norm, first, last - first));
   });
 }

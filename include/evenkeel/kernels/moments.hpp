@@ -21,6 +21,7 @@ struct RowStatistics {
 /// What is normalized together: runs of contiguous columns, `stride` apart. A row is one of them.
 template <class X>
 struct Segments {
+  using T = Compute<X>;
   const X* x;
   Index columns, segments = 1, stride = 0;
   Index size() const noexcept { return segments * columns; }
@@ -97,9 +98,11 @@ class PowerSums {
     square_[k] = S::fma(x, x, square_[k]);
   }
   void merge_into(MomentSums<T>& sums) const noexcept {
-    if constexpr (WithMean) sums.sum.add(S::sum(sum_[0] + sum_[1]));
-    sums.square.add(S::sum(square_[0] + square_[1]));
+    if constexpr (WithMean) sums.sum.add(sum());
+    sums.square.add(square());
   }
+  T sum() const noexcept { return S::sum(sum_[0] + sum_[1]); }
+  T square() const noexcept { return S::sum(square_[0] + square_[1]); }
 
  private:
   Batch sum_[accumulators], square_[accumulators];
@@ -135,8 +138,8 @@ inline void add_power_sums(MomentSums<T>& sums, const Segments<X>& group) noexce
 }
 
 /// Moments of x * scale - shift.
-template <class Arch, bool Scaled, class X, class T = Compute<X>>
-inline Moments<T> moments_around(const Segments<X>& group, T scale, T shift) noexcept {
+template <class Arch, bool Scaled, class Group, class T = typename Group::T>
+inline Moments<T> moments_around(const Group& group, T scale, T shift) noexcept {
   const Deviation<Arch, T, Scaled> deviation(scale, shift);
   const Index at_once = block_segments<Arch, T>(group.columns);
   MomentSums<T> sums;
@@ -202,8 +205,8 @@ inline T rescue_scale(Wide<T> square) noexcept {
 }
 
 /// Moments of a group whose mean is large against its spread, or whose squares leave the type's range.
-template <class Arch, class X, class T = Compute<X>>
-[[gnu::noinline, gnu::flatten]] inline ShiftedMoments<T> accurate_moments_again(const Segments<X>& group, double eps,
+template <class Arch, class Group, class T = typename Group::T>
+[[gnu::noinline, gnu::flatten]] inline ShiftedMoments<T> accurate_moments_again(const Group& group, double eps,
                                                                                 const Moments<T>& first) noexcept {
   const T shift = static_cast<T>(first.mean);
   const auto m = moments_around<Arch, false>(group, T(1), shift);
@@ -227,35 +230,35 @@ template <class Arch, class X, class T = Compute<X>>
 /// Numerics  var within a few ulp for every row whose spread is between 1e-38 and the largest float.
 /// Cost      nothing more is read; x once more where the mean is large, thrice where squares leave the type's range.
 /// Source    shifted data algorithm; Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
-template <class Arch, class X, class T = Compute<X>>
-inline ShiftedMoments<T> accurate_moments(const Moments<T>& m, const Segments<X>& group, double eps) noexcept {
+template <class Arch, class Group, class T = typename Group::T>
+inline ShiftedMoments<T> accurate_moments(const Moments<T>& m, const Group& group, double eps) noexcept {
   const Wide<T> var = variance(m);
   if (m.mean * m.mean <= var && is_ordinary<T>(m.square, var + eps)) return {m, T(1), T(0)};
   return accurate_moments_again<Arch>(group, eps, m);
 }
 
-/// Mean (two-part) and rstd of x[0 .. n) from its moments.
-template <class Arch, class X, class T = Compute<X>>
-inline RowStatistics<T> layer_statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
-  return statistics_of(accurate_moments<Arch>(m, Segments<X>{x, n}, eps), eps);
+/// Mean (two-part) and rstd of a row from its moments.
+template <class Arch, class Group, class T = typename Group::T>
+inline RowStatistics<T> layer_statistics(const Moments<T>& m, const Group& row, double eps) noexcept {
+  return statistics_of(accurate_moments<Arch>(m, row, eps), eps);
 }
 
 /// 1 / sqrt(mean(x^2) + eps) of a row whose squares leave the type's range.
-template <class Arch, class X, class T = Compute<X>>
-[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const X* x, Index n, double eps,
+template <class Arch, class Group, class T = typename Group::T>
+[[gnu::noinline, gnu::flatten]] inline T reciprocal_rms_again(const Group& row, double eps,
                                                               const Moments<T>& first) noexcept {
   const T scale = rescue_scale<T>(first.square);
-  return reciprocal_root<T>(moments_around<Arch, true>(Segments<X>{x, n}, scale, T(0)).square, eps, scale);
+  return reciprocal_root<T>(moments_around<Arch, true>(row, scale, T(0)).square, eps, scale);
 }
 
-/// 1 / sqrt(mean(x^2) + eps) of x[0 .. n) from its moments.
+/// 1 / sqrt(mean(x^2) + eps) of a row from its moments.
 ///
 /// Numerics  as layer_statistics.
 /// Cost      nothing more is read; x once more where squares leave the type's range.
-template <class Arch, class X, class T = Compute<X>>
-inline T reciprocal_rms(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
+template <class Arch, class Group, class T = typename Group::T>
+inline T reciprocal_rms(const Moments<T>& m, const Group& row, double eps) noexcept {
   if (is_ordinary<T>(m.square, m.square + eps)) return reciprocal_root<T>(m.square, eps, T(1));
-  return reciprocal_rms_again<Arch>(x, n, eps, m);
+  return reciprocal_rms_again<Arch>(row, eps, m);
 }
 
 }  // namespace kernels

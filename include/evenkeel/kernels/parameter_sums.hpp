@@ -39,9 +39,14 @@ class ParameterSums {
 
   /// The sums of a slot, which are 0 now.
   ChunkSums<T> begin(Index slot) const noexcept {
-    const ChunkSums<T> sums{gamma_.chunks + slot * stride_, beta_.chunks + slot * stride_};
-    for (T* sum : {sums.dgamma, sums.dbeta}) std::fill_n(sum, features_, T(0));
+    const ChunkSums<T> sums = at(slot);
+    clear(sums, 0, features_);
     return sums;
+  }
+  ChunkSums<T> at(Index slot) const noexcept { return {gamma_.chunks + slot * stride_, beta_.chunks + slot * stride_}; }
+  /// Sets the sums of features [first, last) to 0.
+  static void clear(const ChunkSums<T>& sums, Index first, Index last) noexcept {
+    for (T* sum : {sums.dgamma, sums.dbeta}) std::fill(sum + first, sum + last, T(0));
   }
   /// Adds the first `count` slots to the totals of features [first, last).
   void merge(Index count, bool is_first, Index first, Index last) const noexcept {
@@ -53,10 +58,11 @@ class ParameterSums {
       }
     }
   }
+  /// Writes those of features [first, last).
   template <class P>
-  void write(P* dgamma, bool add_dgamma, P* dbeta, bool add_dbeta) const noexcept {
-    write(gamma_, dgamma, add_dgamma);
-    write(beta_, dbeta, add_dbeta);
+  void write(P* dgamma, bool add_dgamma, P* dbeta, bool add_dbeta, Index first, Index last) const noexcept {
+    write(gamma_, dgamma, add_dgamma, first, last);
+    write(beta_, dbeta, add_dbeta, first, last);
   }
 
  private:
@@ -83,10 +89,14 @@ class ParameterSums {
   }
 
   template <class P>
-  void write(const Sum& sum, P* out, bool add) const noexcept {
+  static void write(const Sum& sum, P* out, bool add, Index first, Index last) noexcept {
     if (!out) return;
-    for (Index j = 0; j < features_; ++j) {
-      const Wide<T> value = sum.total ? sum.total[j] : Wide<T>(sum.chunks[j]);
+    sum.total ? write(sum.total, out, add, first, last) : write(sum.chunks, out, add, first, last);
+  }
+  template <class U, class P>
+  static void write(const U* sums, P* out, bool add, Index first, Index last) noexcept {
+    for (Index j = first; j < last; ++j) {
+      const Wide<T> value = sums[j];
       out[j] = from_compute<P>(static_cast<T>(add ? to_compute(out[j]) + value : value));
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm_any.hpp"
+#include "evenkeel/kernels/shared_row.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
@@ -117,15 +117,23 @@ inline void any_residual_add_row(const ResidualAddArgs<X>& a, const X* x, const 
   }
 }
 
-/// residual_add, one row after another.
+/// residual_add of columns [from, to), one row after another.
 template <class Arch, class X>
-[[gnu::flatten]] inline void residual_add_rows(const ResidualAddArgs<X>& a) noexcept {
+[[gnu::flatten]] inline void residual_add_columns(const ResidualAddArgs<X>& a, Index from, Index to) noexcept {
   for (Index i = 0; i < a.rows; ++i) {
-    if constexpr (is_vectorized<X>) {
-      const ResidualRow<Arch, X> row(a, i);
-      for_each_vector<Arch, Compute<X>, accumulators>(a.features,
-                                                      [&](auto, Index j, auto lanes) { row.partial(j, lanes); });
-    } else {
+    const ResidualRow<Arch, X> row(a, i, from);
+    for_each_vector<Arch, Compute<X>, accumulators>(to - from,
+                                                    [&](auto, Index j, auto lanes) { row.partial(j, lanes); });
+  }
+}
+
+/// Some of the rows.
+template <class Arch, class X>
+inline void residual_add_rows(const ResidualAddArgs<X>& a) noexcept {
+  if constexpr (is_vectorized<X>) {
+    residual_add_columns<Arch>(a, 0, a.features);
+  } else {
+    for (Index i = 0; i < a.rows; ++i) {
       any_residual_add_row(a, a.x ? a.x + i * a.x_stride : nullptr, a.d ? a.d + i * a.d_stride : nullptr,
                            a.s + i * a.s_stride);
     }
@@ -135,7 +143,8 @@ template <class Arch, class X>
 /// The sum of a residual connection: s = alpha * x + lambda * (d + bias), with one lambda, or one for each feature.
 /// Every step is rounded in the type of computation, and s once to its own.
 ///
-/// Without x it is lambda * d, without d alpha * x; one of them is there. Rows are summed by `run`, see InOnePiece.
+/// Without x it is lambda * d, without d alpha * x; one of them is there. Rows, or columns of few
+/// long rows, are summed by `run`, see InOnePiece.
 ///
 /// Shapes    x, d, s [rows, features].
 /// Aliasing  s may be x, d or both; nothing else may overlap.
@@ -143,8 +152,16 @@ template <class Arch, class X>
 /// Errors    none: sizes are the caller's duty.
 template <class Arch = native, class X, class Run = InOnePiece>
 inline void residual_add(const ResidualAddArgs<X>& a, const Run& run = {}) noexcept {
-  run(a.rows, a.features * static_cast<Index>(sizeof(X)),
-      [&](Index first, Index last) { residual_add_rows<Arch>(rows_of(a, first, last - first)); });
+  const Index row_bytes = a.features * static_cast<Index>(sizeof(X));
+  if constexpr (is_vectorized<X> && !std::is_same_v<Run, InOnePiece>) {
+    if (run.cuts(a.rows, row_bytes)) {
+      const ColumnBlocks<Arch, Compute<X>> blocks{a.features};
+      return run(blocks.count(), a.rows * blocks.template bytes<X>(), [&](Index first, Index last) {
+        residual_add_columns<Arch>(a, blocks.start(first), blocks.end(last));
+      });
+    }
+  }
+  run(a.rows, row_bytes, [&](Index first, Index last) { residual_add_rows<Arch>(rows_of(a, first, last - first)); });
 }
 
 }  // namespace kernels

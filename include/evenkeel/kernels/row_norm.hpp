@@ -69,9 +69,10 @@ struct LayerNormRow {
   Deviation<Arch, T, Scaled> deviation;
   Batch gain, offset;
 
-  template <class X>
-  static RowStatistics<T> statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
-    return layer_statistics<Arch>(m, x, n, eps);
+  /// Of a row, as Segments or SharedRow, from its moments.
+  template <class Group>
+  static RowStatistics<T> statistics(const Moments<T>& m, const Group& row, double eps) noexcept {
+    return layer_statistics<Arch>(m, row, eps);
   }
   explicit LayerNormRow(const RowStatistics<T>& row) noexcept
       : LayerNormRow(row, Scaled ? row_scale(row.rstd) : T(1)) {}
@@ -107,9 +108,9 @@ struct RMSNormRow {
 
   Batch rstd;
 
-  template <class X>
-  static RowStatistics<T> statistics(const Moments<T>& m, const X* x, Index n, double eps) noexcept {
-    return {T(0), T(0), reciprocal_rms<Arch>(m, x, n, eps)};
+  template <class Group>
+  static RowStatistics<T> statistics(const Moments<T>& m, const Group& row, double eps) noexcept {
+    return {T(0), T(0), reciprocal_rms<Arch>(m, row, eps)};
   }
   explicit RMSNormRow(const RowStatistics<T>& row) noexcept : RMSNormRow(row, T(1)) {}
   template <class V>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "evenkeel/kernels/in_one_piece.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
+#include "evenkeel/kernels/shared_row.hpp"
 
 /// Normalization of rows with contiguous features: the passes over memory that LayerNorm and RMSNorm share.
 namespace evenkeel {
@@ -39,11 +39,10 @@ class WideParameter {
  public:
   explicit WideParameter(const P* parameter) noexcept : parameter_(parameter) {}
 
-  /// Makes columns [first, first + count) readable; count is at most what a short row has, or a block.
+  /// Makes columns [first, first + count) readable, if they are not; count is at most what a short row has, or a block.
   void open(Index first, Index count) noexcept {
     if constexpr (is_16_bit<P>) {
-      first_ = first;
-      if (!parameter_) return;
+      if (!parameter_ || std::exchange(first_, first) == first) return;
       for_each_vector<Arch, float, accumulators>(
           count, [&](auto, Index j, auto lanes) { lanes.store(wide_ + j, lanes.load(parameter_ + first + j)); });
     }
@@ -58,7 +57,7 @@ class WideParameter {
 
  private:
   const P* parameter_;
-  Index first_ = 0;
+  Index first_ = -1;
   Compute<P> wide_[is_16_bit<P> ? interleaved_row_bytes / 2 : 1];
 };
 
@@ -139,6 +138,13 @@ class RowNormForwardPass {
 
   void run() noexcept { plan_.is_interleaved ? interleaved() : grouped(plan_.rows_at_once); }
 
+  /// Few long rows, of which `run` shares the columns: the same bits.
+  template <class Run>
+  void run_by_columns(const Run& run) noexcept {
+    const Index rows = rows_of_a_step(a_.features * static_cast<Index>(sizeof(X)), most_rows);
+    for (Index first = 0; first < a_.rows; first += rows) by_columns(first, std::min(rows, a_.rows - first), run);
+  }
+
  private:
   static constexpr Index most_rows = 8;
 
@@ -165,14 +171,39 @@ class RowNormForwardPass {
   /// cache.
   void grouped(Index rows_at_once) noexcept {
     RowStatistics<T> row[most_rows];
-    const bool is_one_block = a_.features <= block_columns<Arch, T>;
-    if (is_one_block) open_parameters(0, a_.features);
     for (Index first = 0; first < a_.rows; first += rows_at_once) {
       const Index rows = std::min(rows_at_once, a_.rows - first);
       for (Index r = 0; r < rows; ++r) row[r] = finish(measure(first + r), first + r);
-      for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
-        if (!is_one_block) open_parameters(start, columns(start));
-        for (Index r = 0; r < rows; ++r) write_block(row[r], first + r, start);
+      write_columns(row, first, rows, 0, a_.features);
+    }
+  }
+
+  template <class Run>
+  void by_columns(Index first, Index rows, const Run& run) const noexcept {
+    const ColumnBlocks<Arch, T> blocks{a_.features};
+    const Index block_bytes = blocks.template bytes<X>();
+    MomentSums<T> sums[most_rows];
+    sum_blocks<T>(
+        run, rows, blocks.count(), block_bytes,
+        [&](Index from, Index to, const auto& at) { measure_blocks(first, rows, from, to, at); },
+        [&](Index r, const BlockSums<T>& of_block) {
+          sums[r].sum.add(of_block.first);
+          sums[r].square.add(of_block.second);
+        });
+    RowStatistics<T> row[most_rows];
+    for (Index r = 0; r < rows; ++r) {
+      row[r] = finish(sums[r].moments(inv_n_), first + r, SharedRow<X, Run>{x(first + r), a_.features, run});
+    }
+    run(blocks.count(), rows * block_bytes, [&](Index from, Index to) {
+      RowNormForwardPass(a_, source_, plan_).write_columns(row, first, rows, blocks.start(from), blocks.end(to));
+    });
+  }
+  template <class At>
+  [[gnu::flatten]] void measure_blocks(Index first, Index rows, Index from, Index to, const At& at) const noexcept {
+    for (Index r = 0; r < rows; ++r) {
+      for (Index block = from; block < to; ++block) {
+        const auto sums = measure_block(first + r, block * block_columns<Arch, T>);
+        at(r, block) = {sums.sum(), sums.square()};
       }
     }
   }
@@ -193,14 +224,25 @@ class RowNormForwardPass {
   Moments<T> measure(Index i) const noexcept {
     MomentSums<T> sums;
     for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
-      auto read = reader(i, start);
-      for_each_vector<Arch, T, accumulators>(columns(start), read);
-      read.sums.merge_into(sums);
+      measure_block(i, start).merge_into(sums);
     }
     return sums.moments(inv_n_);
   }
+  [[gnu::always_inline]] PowerSums<Arch, T, Row::centred> measure_block(Index i, Index start) const noexcept {
+    auto read = reader(i, start);
+    for_each_vector<Arch, T, accumulators>(columns(start), read);
+    return read.sums;
+  }
   void write(const RowStatistics<T>& row, Index i) const noexcept {
     for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) write_block(row, i, start);
+  }
+  /// Columns [from, to), which begin with a block.
+  [[gnu::flatten]] void write_columns(const RowStatistics<T>* row, Index first, Index rows, Index from,
+                                      Index to) noexcept {
+    for (Index start = from; start < to; start += block_columns<Arch, T>) {
+      open_parameters(start, columns(start));
+      for (Index r = 0; r < rows; ++r) write_block(row[r], first + r, start);
+    }
   }
   void write_block(const RowStatistics<T>& row, Index i, Index start) const noexcept {
     if (!is_ordinary(row)) return write_extreme_block(row, i, start);
@@ -212,7 +254,11 @@ class RowNormForwardPass {
   }
 
   RowStatistics<T> finish(const Moments<T>& moments, Index i) const noexcept {
-    const auto row = Row::statistics(moments, x(i), a_.features, a_.eps);
+    return finish(moments, i, Segments<X>{x(i), a_.features});
+  }
+  template <class Group>
+  RowStatistics<T> finish(const Moments<T>& moments, Index i, const Group& x_i) const noexcept {
+    const auto row = Row::statistics(moments, x_i, a_.eps);
     if (a_.mean) a_.mean[i] = row.mean;
     if (a_.mean_rest) a_.mean_rest[i] = row.mean_rest;
     if (a_.rstd) a_.rstd[i] = row.rstd;
@@ -261,12 +307,19 @@ inline RowNormForward<X, P> rows_of(RowNormForward<X, P> a, Index first, Index c
   return a;
 }
 
-/// y = x_hat * gamma + beta for each row, and its statistics. Rows are normalized by `run`, see InOnePiece.
+/// y = x_hat * gamma + beta for each row, and its statistics. Rows, or columns of few long rows, are normalized by
+/// `run`, see InOnePiece.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run = InOnePiece>
 inline void row_norm_forward(const RowNormForward<X, P>& a, const Run& run = {}) noexcept {
   static_assert(std::is_same_v<P, X> || std::is_same_v<P, Compute<X>>);
   if (a.rows == 0 || a.features == 0) return;
   const Index row_bytes = a.features * static_cast<Index>(sizeof(X));
+  if constexpr (is_vectorized<X> && !std::is_same_v<Run, InOnePiece>) {
+    if (run.cuts(a.rows, row_bytes)) {
+      using Source = StoredRows<X>;
+      return RowNormForwardPass<Arch, NormRow, X, P, Source>(a, Source{a.x, a.x_stride}, {}).run_by_columns(run);
+    }
+  }
   run(a.rows, row_bytes, [&](Index first, Index last) {
     const auto part = rows_of(a, first, last - first);
     if constexpr (!is_vectorized<X>) {
