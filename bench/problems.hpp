@@ -64,7 +64,9 @@ class Buffer {
       state = state * 6364136223846793005u + 1442695040888963407u;
       sum += static_cast<double>(state >> 11) * 0x1p-53 - 0.5;
     }
-    return static_cast<T>(sum * 1.7320508075688772);  // sqrt(12 / 4)
+    using evenkeel::kernels::Compute;
+    constexpr double scale = 1.7320508075688772;  // sqrt(12 / 4)
+    return evenkeel::kernels::from_compute<T>(static_cast<Compute<T>>(sum * scale));
   }
 
   T* data_;
