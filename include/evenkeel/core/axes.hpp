@@ -1,8 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <initializer_list>
 #include <string>
 
@@ -31,11 +28,11 @@ inline int resolve_axis(const char* where, const char* name, int axis, const Sha
 class Axes {
  public:
   Axes(int axis) : Axes({axis}) {}  // NOLINT(google-explicit-constructor): an axis is a set of one
-  Axes(std::initializer_list<int> axes) : count_(static_cast<int>(axes.size())) {
-    if (count_ < 1 || count_ > max_rank) {
-      raise_invalid_argument("Axes", std::to_string(count_) + " axes, expected 1 to 8");
+  Axes(std::initializer_list<int> axes) {
+    if (axes.size() < 1 || axes.size() > max_rank) {
+      raise_invalid_argument("Axes", std::to_string(axes.size()) + " axes, expected 1 to 8");
     }
-    std::copy(axes.begin(), axes.end(), axes_.begin());
+    for (const int axis : axes) axes_[axes_.count++] = axis;
   }
 
   /// The last `count` axes.
@@ -44,20 +41,20 @@ class Axes {
       raise_invalid_argument("Axes::last", std::to_string(count) + " axes, expected 1 to 8");
     }
     Axes axes(-count);
-    axes.count_ = count;
-    for (int k = 0; k < count; ++k) axes.axes_[static_cast<std::size_t>(k)] = k - count;
+    axes.axes_.count = count;
+    for (int k = 0; k < count; ++k) axes.axes_[k] = k - count;
     return axes;
   }
 
-  int count() const noexcept { return count_; }
+  int count() const noexcept { return axes_.count; }
 
   /// The first of the axes in a tensor x of this shape.
   ///
   /// Errors    throws std::invalid_argument if an axis is out of range or the axes are not adjacent and ascending.
   int first(const char* where, const Shape& x) const {
     const int first = detail::resolve_axis(where, "axis", axes_[0], x);
-    for (int k = 1; k < count_; ++k) {
-      const int axis = detail::resolve_axis(where, "axis", axes_[static_cast<std::size_t>(k)], x);
+    for (int k = 1; k < count(); ++k) {
+      const int axis = detail::resolve_axis(where, "axis", axes_[k], x);
       if (axis != first + k) {
         raise_invalid_argument(where, [=, &x] {
           return "axis " + std::to_string(axis) + " follows axis " + std::to_string(first + k - 1) +
@@ -70,8 +67,7 @@ class Axes {
   }
 
  private:
-  std::array<int, max_rank> axes_{};
-  int count_;
+  detail::PerAxis<int> axes_;
 };
 
 }  // namespace EVENKEEL_ARCH

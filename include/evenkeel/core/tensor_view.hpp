@@ -31,10 +31,11 @@ class TensorView {
   /// Dense elements.
   TensorView(Scalar* data, const Shape& shape, StorageOrder order) noexcept
       : data_(data), shape_(shape), order_(order) {
+    strides_.count = shape.rank();
     Index step = 1;
     for (int k = 0; k < shape.rank(); ++k) {
       const int axis = order == StorageOrder::row_major ? shape.rank() - 1 - k : k;
-      strides_[static_cast<std::size_t>(axis)] = step;
+      strides_[axis] = step;
       step *= shape[axis];
     }
   }
@@ -44,26 +45,26 @@ class TensorView {
       : TensorView(data, {rows, features}, {row_stride, 1}, StorageOrder::row_major) {}
 
   TensorView(Scalar* data, const Shape& shape, const std::array<Index, max_rank>& strides, StorageOrder order) noexcept
-      : data_(data), shape_(shape), strides_(strides), order_(order) {}
+      : data_(data), shape_(shape), strides_(strides, shape.rank()), order_(order) {}
 
   /// A view of mutable elements is one of const elements too.
   operator TensorView<const Scalar>() const noexcept  // NOLINT(google-explicit-constructor): as int* to const int*
       requires(!std::is_const_v<Scalar>) {
-    return {data_, shape_, strides_, order_};
+    return {data_, shape_, strides(), order_};
   }
 
   Scalar* data() const noexcept { return data_; }
   const Shape& shape() const noexcept { return shape_; }
   int rank() const noexcept { return shape_.rank(); }
   Index size() const noexcept { return shape_.size(); }
-  const std::array<Index, max_rank>& strides() const noexcept { return strides_; }
-  Index stride(int axis) const noexcept { return strides_[static_cast<std::size_t>(axis)]; }
+  const std::array<Index, max_rank>& strides() const noexcept { return strides_.values; }
+  Index stride(int axis) const noexcept { return strides_[axis]; }
   StorageOrder order() const noexcept { return order_; }
 
  private:
   Scalar* data_ = nullptr;
   Shape shape_;
-  std::array<Index, max_rank> strides_{};
+  detail::PerAxis<Index> strides_;
   StorageOrder order_ = StorageOrder::row_major;
 };
 

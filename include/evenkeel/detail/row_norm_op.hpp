@@ -50,12 +50,11 @@ template <class Scalar>
 RowNormOperands<Scalar> require_operands(const char* where, const TensorView<const Scalar>& x,
                                          const TensorView<Scalar>& y, const RowNormOptions<Scalar>& o) {
   require_eps(where, o.eps);
-  const auto in = norm_operand(where, "x", x, o.axes);
-  const auto out = operand_like(where, "y", y, "x", x, o.axes);
+  const RowNormOperands<Scalar> operands{x, y, norm_operand(where, "x", x, o.axes),
+                                         operand_like(where, "y", y, "x", x, o.axes), row_mask(where, o, x)};
   require_in_place_or_no_overlap(where, "y", y, "x", x);
-  const PositionMask mask = row_mask(where, o, x);
-  mask.require_no_overlap(where, "y", y);
-  return {x, y, in, out, mask};
+  operands.mask.require_no_overlap(where, "y", y);
+  return operands;
 }
 
 /// Makes room for the statistics of `rows`, which are 0 where a row is masked.
