@@ -8,13 +8,15 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
+/// Data is of type X, coefficients of the type that it is computed in.
+template <class X>
 struct ChannelAffine {
-  const T* x = nullptr;       ///< [outer, channels, inner]
+  using T = Compute<X>;
+  const X* x = nullptr;       ///< [outer, channels, inner]
   const T* center = nullptr;  ///< [channels], or null: 0
   const T* scale = nullptr;   ///< [channels], or null: 1
   const T* shift = nullptr;   ///< [channels], or null: 0
-  T* y = nullptr;             ///< [outer, channels, inner]; may be x
+  X* y = nullptr;             ///< [outer, channels, inner]; may be x
   Index outer = 0, channels = 0, inner = 0;
   Index x_outer_stride = 0, x_channel_stride = 0;  ///< elements along inner are contiguous
   Index y_outer_stride = 0, y_channel_stride = 0;
@@ -48,7 +50,8 @@ struct OneChannel {
   using Batch = typename S::Batch;
   Batch center_, scale_, shift_;
 
-  OneChannel(const ChannelAffine<T>& a, Index c) noexcept
+  template <class X>
+  OneChannel(const ChannelAffine<X>& a, Index c) noexcept
       : center_(S::broadcast(a.center ? a.center[c] : T(0))),
         scale_(S::broadcast(a.scale ? a.scale[c] : T(1))),
         shift_(S::broadcast(a.shift ? a.shift[c] : T(0))) {}
@@ -93,7 +96,8 @@ struct SpreadCoefficients {
   T center[most], scale[most], shift[most];
 
   /// Those of channels [first, first + count), each for `inner` elements, all of them `repeats` times.
-  SpreadCoefficients(const ChannelAffine<T>& a, Index first, Index count, Index repeats) noexcept {
+  template <class X>
+  SpreadCoefficients(const ChannelAffine<X>& a, Index first, Index count, Index repeats) noexcept {
     Index j = 0;
     for (Index repeat = 0; repeat < repeats; ++repeat) {
       for (Index c = first; c < first + count; ++c) {
@@ -108,14 +112,16 @@ struct SpreadCoefficients {
 };
 
 /// Scales and shifts channels, in pieces for channel_affine.
-template <class Arch, class T, class Activation>
+template <class Arch, class X, class Activation>
 class ChannelAffinePass {
  public:
-  ChannelAffinePass(const ChannelAffine<T>& args, const Activation& activation, bool is_beyond_l2) noexcept
+  using T = Compute<X>;
+
+  ChannelAffinePass(const ChannelAffine<X>& args, const Activation& activation, bool is_beyond_l2) noexcept
       : a_(args),
         activation_(activation),
         row_(args.channels * args.inner),
-        one_by_one_(is_beyond_l2 && row_ * static_cast<Index>(sizeof(T)) <= 8192) {}
+        one_by_one_(is_beyond_l2 && row_ * static_cast<Index>(sizeof(X)) <= 8192) {}
 
   void run() const noexcept {
     if (a_.inner >= 2 * Simd<Arch, T>::width || !channels_adjoin()) return by_channel();
@@ -191,7 +197,7 @@ class ChannelAffinePass {
 
   /// y = activation((x - center) * scale + shift) of `Rows` rows with the same coefficients.
   template <int Rows, class Coefficients>
-  void apply(const T* x, Index x_stride, T* y, Index y_stride, Index n, const Coefficients& of) const noexcept {
+  void apply(const X* x, Index x_stride, X* y, Index y_stride, Index n, const Coefficients& of) const noexcept {
     for_each_vector<Arch, T, accumulators>(n, [&](auto, Index j, auto lanes) {
       const auto center = of.center(j, lanes), scale = of.scale(j, lanes), shift = of.shift(j, lanes);
       unroll<Rows>([&](auto r) {
@@ -204,28 +210,28 @@ class ChannelAffinePass {
   static ChannelEach<Arch, T> each(const SpreadCoefficients<T>& spread) noexcept {
     return {spread.center, spread.scale, spread.shift};
   }
-  const T* x(Index o) const noexcept { return a_.x + o * a_.x_outer_stride; }
-  T* y(Index o) const noexcept { return a_.y + o * a_.y_outer_stride; }
+  const X* x(Index o) const noexcept { return a_.x + o * a_.x_outer_stride; }
+  X* y(Index o) const noexcept { return a_.y + o * a_.y_outer_stride; }
 
-  const ChannelAffine<T>& a_;
+  const ChannelAffine<X>& a_;
   const Activation& activation_;
   Index row_;
   bool one_by_one_;
 };
 
 /// channel_affine, of all that there is.
-template <class Arch, class T, class Activation>
-[[gnu::flatten]] inline void affine_channels(const ChannelAffine<T>& a, const Activation& activation,
+template <class Arch, class X, class Activation>
+[[gnu::flatten]] inline void affine_channels(const ChannelAffine<X>& a, const Activation& activation,
                                              bool is_beyond_l2) noexcept {
-  ChannelAffinePass<Arch, T, Activation>(a, activation, is_beyond_l2).run();
+  ChannelAffinePass<Arch, X, Activation>(a, activation, is_beyond_l2).run();
 }
 
 /// Some of the outer indices, and of the channels.
-template <class T>
-inline ChannelAffine<T> part_of(ChannelAffine<T> a, Index first_outer, Index outer, Index first, Index count) noexcept {
+template <class X>
+inline ChannelAffine<X> part_of(ChannelAffine<X> a, Index first_outer, Index outer, Index first, Index count) noexcept {
   a.x += first_outer * a.x_outer_stride + first * a.x_channel_stride;
   a.y += first_outer * a.y_outer_stride + first * a.y_channel_stride;
-  for (const T** coefficients : {&a.center, &a.scale, &a.shift}) {
+  for (const Compute<X>** coefficients : {&a.center, &a.scale, &a.shift}) {
     if (*coefficients) *coefficients += first;
   }
   a.outer = outer, a.channels = count;
@@ -236,20 +242,20 @@ inline ChannelAffine<T> part_of(ChannelAffine<T> a, Index first_outer, Index out
 ///
 /// BatchNorm in inference: center the running mean, scale = gamma * rstd, shift = beta. Taking the mean off first keeps
 /// the digits that the folded form x * scale + (beta - mean * scale) loses where the mean is large against the spread.
-/// The activation is any function of a batch of elements, Simd<Arch, T>::Batch, to one; lanes that are not elements are
-/// among what it sees. Where there is no SIMD, a batch is a T. Outer indices, or channels if there is only one, are
-/// taken by `run`, see InOnePiece; the activation then runs on several threads.
+/// The activation is any function of a batch of elements, Simd<Arch, Compute<X>>::Batch, to one; lanes that are not
+/// elements are among what it sees. Where there is no SIMD, a batch is a T. Outer indices, or channels if there is only
+/// one, are taken by `run`, see InOnePiece; the activation then runs on several threads.
 ///
 /// Shapes    x, y [outer, channels, inner], contiguous along inner; center, scale, shift [channels].
 /// Aliasing  y may be x; nothing else may overlap.
 /// Numerics  the difference is rounded, and the fma; where there is no center, the fma alone.
 /// Cost      x read once, y written once; no allocation.
 /// Errors    none: sizes are the caller's duty.
-template <class Arch = native, class T, class Activation = Identity, class Run = InOnePiece>
-inline void channel_affine(const ChannelAffine<T>& a, const Activation& activation = {}, const Run& run = {}) noexcept {
+template <class Arch = native, class X, class Activation = Identity, class Run = InOnePiece>
+inline void channel_affine(const ChannelAffine<X>& a, const Activation& activation = {}, const Run& run = {}) noexcept {
   if (a.outer == 0 || a.channels == 0 || a.inner == 0) return;
-  const Index run_bytes = a.inner * static_cast<Index>(sizeof(T));
-  const bool is_far = is_beyond_l2<T>(2, a.outer * a.channels, a.inner);
+  const Index run_bytes = a.inner * static_cast<Index>(sizeof(X));
+  const bool is_far = is_beyond_l2<X>(2, a.outer * a.channels, a.inner);
   if (a.outer > 1) {
     run(a.outer, a.channels * run_bytes, [&](Index first, Index last) {
       affine_channels<Arch>(part_of(a, first, last - first, 0, a.channels), activation, is_far);

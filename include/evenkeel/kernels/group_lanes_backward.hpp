@@ -6,15 +6,17 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
+/// Types are those of GroupLanesForward.
+template <class X>
 struct GroupLanesBackward {
-  const T* dy = nullptr;                                       ///< [outer, length, lanes], lanes contiguous
-  const T* x = nullptr;                                        ///< the same
+  using T = Compute<X>;
+  const X* dy = nullptr;                                       ///< [outer, length, lanes], lanes contiguous
+  const X* x = nullptr;                                        ///< the same
   const T* gamma = nullptr;                                    ///< [channels], or null: 1
   const T* mean = nullptr;                                     ///< [outer, examples, groups]
   const T* mean_rest = nullptr;                                ///< [outer, examples, groups]
   const T* rstd = nullptr;                                     ///< [outer, examples, groups]
-  T* dx = nullptr;                                             ///< as x, or null: not wanted; may be dy
+  X* dx = nullptr;                                             ///< as x, or null: not wanted; may be dy
   T* dgamma = nullptr;                                         ///< [channels], or null: not wanted
   T* dbeta = nullptr;                                          ///< [channels], or null: not wanted
   bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
@@ -25,32 +27,34 @@ struct GroupLanesBackward {
 };
 
 /// Gradients, in pieces for group_lanes_backward.
-template <class Arch, class T>
+template <class Arch, class X>
 class GroupLanesBackwardPass {
  public:
-  explicit GroupLanesBackwardPass(const GroupLanesBackward<T>& args) noexcept
+  using T = Compute<X>;
+
+  explicit GroupLanesBackwardPass(const GroupLanesBackward<X>& args) noexcept
       : GroupLanesBackwardPass(args, LaneArrays<T>(args.workspace, args.lanes.lanes())) {}
 
   void run() const noexcept {
     if (a_.lanes.lanes() * a_.lanes.length == 0) return;
     for (Index o = 0; o < a_.outer; ++o) {
-      const T *dy = a_.dy + o * a_.dy_outer_stride, *x = a_.x + o * a_.x_outer_stride;
+      const X *dy = a_.dy + o * a_.dy_outer_stride, *x = a_.x + o * a_.x_outer_stride;
       open(o);
       sum(dy, x);
       if (totals_) add_to_totals();
       if (!a_.dx) continue;
       find_input_gradients(o);
-      T* dx = a_.dx + o * a_.dx_outer_stride;
+      X* dx = a_.dx + o * a_.dx_outer_stride;
       a_.add_dx ? write<true>(dy, x, dx) : write<false>(dy, x, dx);
     }
   }
   void set_totals(const ParameterTotals<T>* totals) noexcept { totals_ = totals; }
   static std::size_t workspace_bytes(Index lanes) noexcept {
-    return LaneArrays<T>::bytes(12, lanes) + lane_norm_backward_workspace_bytes<T>(lanes);
+    return LaneArrays<T>::bytes(12, lanes) + lane_norm_backward_workspace_bytes<X>(lanes);
   }
 
  private:
-  GroupLanesBackwardPass(const GroupLanesBackward<T>& args, LaneArrays<T> carver) noexcept
+  GroupLanesBackwardPass(const GroupLanesBackward<X>& args, LaneArrays<T> carver) noexcept
       : a_(args),
         to_(carver),
         mean_(carver.take()),
@@ -91,8 +95,8 @@ class GroupLanesBackwardPass {
   }
 
   /// dy and dy * x_hat, summed down each lane.
-  void sum(const T* dy, const T* x) const noexcept {
-    LaneNormBackward<T> lanes;
+  void sum(const X* dy, const X* x) const noexcept {
+    LaneNormBackward<X, T> lanes;
     lanes.dy = dy, lanes.x = x;
     lanes.mean = mean_, lanes.mean_rest = mean_rest_, lanes.rstd = rstd_;
     lanes.dgamma = dgamma_, lanes.dbeta = dbeta_;
@@ -130,7 +134,7 @@ class GroupLanesBackwardPass {
   }
 
   template <bool Add>
-  [[gnu::flatten]] void write(const T* dy, const T* x, T* dx) const noexcept {
+  [[gnu::flatten]] void write(const X* dy, const X* x, X* dx) const noexcept {
     using S = Simd<Arch, T>;
     using Batch = typename S::Batch;
     for_each_lane_vector<Arch, T>(a_.lanes.length, a_.lanes.lanes(), [&](Index start, Index end, Index j, auto lanes) {
@@ -141,22 +145,23 @@ class GroupLanesBackwardPass {
         const Batch deviation = keep(S::fma(lanes.load(x + l * a_.x_stride + j), scale, -shift));
         const Batch g = keep(lanes.load(dy + l * a_.dy_stride + j) * gamma);
         const Batch dx_j = S::fma(g, gain, S::fma(deviation, slope, intercept));
-        T* out = dx + l * a_.dx_stride + j;
+        X* out = dx + l * a_.dx_stride + j;
         lanes.store(out, Add ? add(lanes.load(out), dx_j) : dx_j);
       }
     });
   }
 
-  const GroupLanesBackward<T>& a_;
+  const GroupLanesBackward<X>& a_;
   LaneNormalization<T> to_;
   T *mean_, *mean_rest_, *rstd_, *dgamma_, *dbeta_, *gamma_, *slope_, *intercept_;
   void* lane_workspace_;
   const ParameterTotals<T>* totals_ = nullptr;
 };
 
-template <class T>
+template <class X>
 inline std::size_t group_lanes_backward_workspace_bytes(Index lanes, Index channels) noexcept {
-  return GroupLanesBackwardPass<native, T>::workspace_bytes(lanes) + ParameterTotals<T>::workspace_bytes(channels);
+  return GroupLanesBackwardPass<native, X>::workspace_bytes(lanes) +
+         ParameterTotals<Compute<X>>::workspace_bytes(channels);
 }
 
 /// Gradients of group_lanes_forward, from its x and statistics: with g = gamma * dy and means over a group,
@@ -167,12 +172,12 @@ inline std::size_t group_lanes_backward_workspace_bytes(Index lanes, Index chann
 /// Numerics  as lane_norm_backward (GroupLanes tests).
 /// Cost      x and dy read twice, dx written once; no allocation.
 /// Errors    none: sizes are the caller's duty, the workspace included.
-template <class Arch = native, class T>
-inline void group_lanes_backward(const GroupLanesBackward<T>& a) noexcept {
-  GroupLanesBackwardPass<Arch, T> pass(a);
+template <class Arch = native, class X>
+inline void group_lanes_backward(const GroupLanesBackward<X>& a) noexcept {
+  GroupLanesBackwardPass<Arch, X> pass(a);
   if (!a.dgamma && !a.dbeta) return pass.run();
-  char* rest = static_cast<char*>(a.workspace) + GroupLanesBackwardPass<Arch, T>::workspace_bytes(a.lanes.lanes());
-  const ParameterTotals<T> totals(rest, a.lanes.channels());
+  char* rest = static_cast<char*>(a.workspace) + GroupLanesBackwardPass<Arch, X>::workspace_bytes(a.lanes.lanes());
+  const ParameterTotals<Compute<X>> totals(rest, a.lanes.channels());
   pass.set_totals(&totals);
   pass.run();
   totals.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta);

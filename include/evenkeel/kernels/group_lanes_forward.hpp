@@ -6,10 +6,12 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-template <class T>
+/// Data is of type X; parameters and statistics are of the type that it is computed in.
+template <class X>
 struct GroupLanesForward {
-  const T* x = nullptr;      ///< [outer, length, lanes], lanes contiguous
-  T* y = nullptr;            ///< the same; may be x
+  using T = Compute<X>;
+  const X* x = nullptr;      ///< [outer, length, lanes], lanes contiguous
+  X* y = nullptr;            ///< the same; may be x
   const T* gamma = nullptr;  ///< [channels], or null: 1
   const T* beta = nullptr;   ///< [channels], or null: 0
   T* mean = nullptr;         ///< [outer, examples, groups], or null: not wanted; as mean_rest and rstd
@@ -72,10 +74,12 @@ class LaneMerger {
 };
 
 /// Forward normalization, in pieces for group_lanes_forward.
-template <class Arch, class T>
+template <class Arch, class X>
 class GroupLanesForwardPass {
  public:
-  explicit GroupLanesForwardPass(const GroupLanesForward<T>& args) noexcept
+  using T = Compute<X>;
+
+  explicit GroupLanesForwardPass(const GroupLanesForward<X>& args) noexcept
       : GroupLanesForwardPass(args, LaneArrays<T>(args.workspace, args.lanes.lanes())) {}
 
   void run() const noexcept {
@@ -92,7 +96,7 @@ class GroupLanesForwardPass {
   static std::size_t workspace_bytes(Index lanes) noexcept { return LaneArrays<T>::bytes(9, lanes); }
 
  private:
-  GroupLanesForwardPass(const GroupLanesForward<T>& args, LaneArrays<T> carver) noexcept
+  GroupLanesForwardPass(const GroupLanesForward<X>& args, LaneArrays<T> carver) noexcept
       : a_(args),
         to_(carver),
         mean_(carver.take()),
@@ -101,8 +105,8 @@ class GroupLanesForwardPass {
         gamma_(carver.take()),
         beta_(carver.take()) {}
 
-  void measure(const T* x) const noexcept {
-    LaneNormForward<T> lanes;
+  void measure(const X* x) const noexcept {
+    LaneNormForward<X, T> lanes;
     lanes.x = x;
     lanes.mean = mean_;
     lanes.mean_rest = mean_rest_;
@@ -130,7 +134,7 @@ class GroupLanesForwardPass {
     }
   }
 
-  [[gnu::flatten]] void write(const T* x, T* y) const noexcept {
+  [[gnu::flatten]] void write(const X* x, X* y) const noexcept {
     using S = Simd<Arch, T>;
     using Batch = typename S::Batch;
     for_each_lane_vector<Arch, T>(a_.lanes.length, a_.lanes.lanes(), [&](Index start, Index end, Index j, auto lanes) {
@@ -144,14 +148,14 @@ class GroupLanesForwardPass {
     });
   }
 
-  const GroupLanesForward<T>& a_;
+  const GroupLanesForward<X>& a_;
   LaneNormalization<T> to_;
   T *mean_, *mean_rest_, *rstd_, *gamma_, *beta_;
 };
 
-template <class T>
+template <class X>
 inline std::size_t group_lanes_forward_workspace_bytes(Index lanes) noexcept {
-  return GroupLanesForwardPass<native, T>::workspace_bytes(lanes);
+  return GroupLanesForwardPass<native, X>::workspace_bytes(lanes);
 }
 
 /// y = (x - mean) * rstd * gamma + beta, with mean and variance (biased) of each group of each example.
@@ -162,10 +166,10 @@ inline std::size_t group_lanes_forward_workspace_bytes(Index lanes) noexcept {
 /// Cost      x read twice, y written once; no allocation.
 /// Errors    none: sizes are the caller's duty, the workspace included.
 /// Source    Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
-template <class Arch = native, class T>
-inline void group_lanes_forward(const GroupLanesForward<T>& a) noexcept {
+template <class Arch = native, class X>
+inline void group_lanes_forward(const GroupLanesForward<X>& a) noexcept {
   if (a.outer * a.lanes.lanes() * a.lanes.length == 0) return;
-  GroupLanesForwardPass<Arch, T>(a).run();
+  GroupLanesForwardPass<Arch, X>(a).run();
 }
 
 }  // namespace kernels

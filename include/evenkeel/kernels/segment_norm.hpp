@@ -37,10 +37,10 @@ inline void for_each_outer(Index groups, Index first, Index last, const Body& bo
   }
 }
 
-/// Bytes of a group.
-template <class T, class Args>
+/// Bytes of a group of data of type X.
+template <class X, class Args>
 inline Index group_bytes(const Args& a) noexcept {
-  return a.segments * a.columns * static_cast<Index>(sizeof(T));
+  return a.segments * a.columns * static_cast<Index>(sizeof(X));
 }
 
 /// gamma or beta of a segment that has one of it (or, where there is none, Default).

@@ -7,16 +7,17 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
-/// Parameters are where those of SegmentNormForward are.
-template <class T>
+/// Parameters are where those of SegmentNormForward are, and types are its types.
+template <class X>
 struct SegmentNormBackward {
-  const T* dy = nullptr;         ///< [outer, groups, segments, columns], columns contiguous
-  const T* x = nullptr;          ///< the same
+  using T = Compute<X>;
+  const X* dy = nullptr;         ///< [outer, groups, segments, columns], columns contiguous
+  const X* x = nullptr;          ///< the same
   const T* gamma = nullptr;      ///< or null: 1
   const T* mean = nullptr;       ///< [outer, groups]
   const T* mean_rest = nullptr;  ///< [outer, groups], or null: 0, which costs the accuracy of groups with a large mean
   const T* rstd = nullptr;       ///< [outer, groups]
-  T* dx = nullptr;               ///< as x, or null: not wanted; may be dy
+  X* dx = nullptr;               ///< as x, or null: not wanted; may be dy
   T* dgamma = nullptr;           ///< or null: not wanted
   T* dbeta = nullptr;            ///< or null: not wanted
   bool add_dx = false, add_dgamma = false, add_dbeta = false;  ///< add to what is there instead of overwriting it
@@ -48,11 +49,13 @@ inline Index parameter_count(const Args& a) noexcept {
 ///
 /// Pass 1 over a bundle of groups sums dy and dy * x_hat for each parameter. These sums are dbeta and dgamma; times
 /// gamma they are the sums of g = dy * gamma and of g * x_hat, which pass 2 takes to write dx.
-template <class Arch, template <class, class, int> class Parameter, class T>
+template <class Arch, template <class, class, int> class Parameter, class X>
 class SegmentNormBackwardPass {
  public:
+  using T = Compute<X>;
+
   /// `totals` is null if parameters have no gradients.
-  SegmentNormBackwardPass(const SegmentNormBackward<T>& args, const ParameterTotals<T>* totals) noexcept
+  SegmentNormBackwardPass(const SegmentNormBackward<X>& args, const ParameterTotals<T>* totals) noexcept
       : a_(args), totals_(totals), segments_at_once_(segments_of_a_sum(args)) {}
 
   void run() const noexcept {
@@ -78,8 +81,8 @@ class SegmentNormBackwardPass {
   static constexpr bool per_column = Parameter<Arch, T, 1>::per_column;
 
   struct Group {
-    const T *dy, *x;
-    T* dx;
+    const X *dy, *x;
+    X* dx;
     Index first_parameter;
     RowStatistics<T> statistics;
     bool ordinary;
@@ -88,7 +91,7 @@ class SegmentNormBackwardPass {
   };
 
   /// Segments of one parameter are summed together; so are, in each column, those with a parameter for each column.
-  static Index segments_of_a_sum(const SegmentNormBackward<T>& a) noexcept {
+  static Index segments_of_a_sum(const SegmentNormBackward<X>& a) noexcept {
     if (per_column) return 32;  // the longest chain of additions
     return a.parameter_segment_step == 0 ? block_segments<Arch, T>(a.columns) : 1;
   }
@@ -136,8 +139,8 @@ class SegmentNormBackwardPass {
     Batch dy_sum[accumulators], dy_x_sum[accumulators];
     for (int k = 0; k < accumulators; ++k) dy_sum[k] = dy_x_sum[k] = S::broadcast(T(0));
     for (Index s = first; s < first + segments_from(first); ++s) {
-      const T* dy = group.dy + s * a_.dy_segment_stride + start;
-      const T* x = group.x + s * a_.x_segment_stride + start;
+      const X* dy = group.dy + s * a_.dy_segment_stride + start;
+      const X* x = group.x + s * a_.x_segment_stride + start;
       for_each_vector<Arch, T, accumulators>(columns_from(start), [&](auto k, Index j, auto lanes) {
         const Batch dy_j = keep(lanes.load(dy + j));
         dy_sum[k] = dy_sum[k] + dy_j;
@@ -158,8 +161,8 @@ class SegmentNormBackwardPass {
     const Batch mean = S::broadcast(group.statistics.mean);
     const Parameter<Arch, T, 1> gamma(a_.gamma ? a_.gamma + group.first_parameter : nullptr, start);
     for_each_vector<Arch, T, accumulators>(columns_from(start), [&](auto, Index j, auto lanes) {
-      const T* dy = group.dy + first * a_.dy_segment_stride + start + j;
-      const T* x = group.x + first * a_.x_segment_stride + start + j;
+      const X* dy = group.dy + first * a_.dy_segment_stride + start + j;
+      const X* x = group.x + first * a_.x_segment_stride + start + j;
       Batch dy_sum = S::broadcast(T(0)), dy_x_sum = dy_sum;
       for (Index s = 0; s < segments_from(first); ++s) {
         const Batch dy_s = keep(lanes.load(dy + s * a_.dy_segment_stride));
@@ -195,7 +198,7 @@ class SegmentNormBackwardPass {
   void write(const Group& group, Index first) const noexcept {
     if (a_.constant_statistics) {
       const Batch gain = S::broadcast(group.to.gain);
-      return write_part<Add>(group, first, [&](auto, const T*, const Batch& g) { return g * gain; });
+      return write_part<Add>(group, first, [&](auto, const X*, const Batch& g) { return g * gain; });
     }
     group.ordinary ? write_normalized<Add, false>(group, first) : write_extreme<Add>(group, first);
   }
@@ -208,7 +211,7 @@ class SegmentNormBackwardPass {
     const LayerNormRow<Arch, T, Scaled> row(group.statistics);
     const Batch gain = S::broadcast(group.to.gain), slope = S::broadcast(group.to.slope);
     const Batch intercept = S::broadcast(group.to.intercept);
-    write_part<Add>(group, first, [&](auto lanes, const T* x, const Batch& g) {
+    write_part<Add>(group, first, [&](auto lanes, const X* x, const Batch& g) {
       return S::fma(g, gain, S::fma(row.deviation(lanes.load(x)), slope, intercept));
     });
   }
@@ -219,9 +222,9 @@ class SegmentNormBackwardPass {
     for (Index s = first; s < first + segments_from(first); ++s) {
       const T* gamma_s = a_.gamma ? a_.gamma + group.first_parameter + s * a_.parameter_segment_step : nullptr;
       for (Index start = 0; start < a_.columns; start += block_columns<Arch, T>) {
-        const T* dy = group.dy + s * a_.dy_segment_stride + start;
-        const T* x = group.x + s * a_.x_segment_stride + start;
-        T* dx = group.dx + s * a_.dx_segment_stride + start;
+        const X* dy = group.dy + s * a_.dy_segment_stride + start;
+        const X* x = group.x + s * a_.x_segment_stride + start;
+        X* dx = group.dx + s * a_.dx_segment_stride + start;
         const Parameter<Arch, T, 1> gamma(gamma_s, start);
         for_each_vector<Arch, T, accumulators>(columns_from(start), [&](auto, Index j, auto lanes) {
           const Batch dx_j = gradient(lanes, x + j, keep(lanes.load(dy + j) * gamma.load(lanes, j)));
@@ -231,33 +234,33 @@ class SegmentNormBackwardPass {
     }
   }
 
-  SegmentNormBackward<T> a_;
+  SegmentNormBackward<X> a_;
   const ParameterTotals<T>* totals_;
   Index segments_at_once_;
 };
 
-template <class Arch, template <class, class, int> class Parameter, class T>
-[[gnu::flatten]] inline void differentiate_segments(const SegmentNormBackward<T>& a,
-                                                    const ParameterTotals<T>* totals) noexcept {
-  SegmentNormBackwardPass<Arch, Parameter, T>(a, totals).run();
+template <class Arch, template <class, class, int> class Parameter, class X>
+[[gnu::flatten]] inline void differentiate_segments(const SegmentNormBackward<X>& a,
+                                                    const ParameterTotals<Compute<X>>* totals) noexcept {
+  SegmentNormBackwardPass<Arch, Parameter, X>(a, totals).run();
 }
 
 /// Some groups of one outer index.
-template <class T>
-inline SegmentNormBackward<T> groups_of(SegmentNormBackward<T> a, Index o, Index first, Index count) noexcept {
+template <class X>
+inline SegmentNormBackward<X> groups_of(SegmentNormBackward<X> a, Index o, Index first, Index count) noexcept {
   a.dy += o * a.dy_outer_stride + first * a.dy_group_stride;
   a.x += o * a.x_outer_stride + first * a.x_group_stride;
   if (a.dx) a.dx += o * a.dx_outer_stride + first * a.dx_group_stride;
   if (a.gamma) a.gamma += first * a.parameter_group_step;
-  for (const T** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
+  for (const Compute<X>** statistic : {&a.mean, &a.mean_rest, &a.rstd}) {
     if (*statistic) *statistic += o * a.groups + first;
   }
   a.outer = 1, a.groups = count;
   return a;
 }
 
-template <class Arch, class T>
-inline void differentiate_groups(const SegmentNormBackward<T>& a, const ParameterTotals<T>* totals, Index o,
+template <class Arch, class X, class T = Compute<X>>
+inline void differentiate_groups(const SegmentNormBackward<X>& a, const ParameterTotals<T>* totals, Index o,
                                  Index first, Index count) noexcept {
   const auto groups = groups_of(a, o, first, count);
   const auto of_groups = totals ? totals->from(first * a.parameter_group_step) : ParameterTotals<T>(nullptr, 0);
@@ -267,25 +270,25 @@ inline void differentiate_groups(const SegmentNormBackward<T>& a, const Paramete
 }
 
 /// Groups with gradients of parameters are taken with those of every outer index, as these are summed in order.
-template <class Arch, class T, class Run>
-inline void differentiate_all_groups(const SegmentNormBackward<T>& a, const ParameterTotals<T>* totals,
+template <class Arch, class X, class Run>
+inline void differentiate_all_groups(const SegmentNormBackward<X>& a, const ParameterTotals<Compute<X>>* totals,
                                      const Run& run) noexcept {
   if (a.outer * a.groups * a.segments * a.columns == 0) return;
   if (totals) {
-    return run(a.groups, a.outer * group_bytes<T>(a), [&](Index first, Index last) {
+    return run(a.groups, a.outer * group_bytes<X>(a), [&](Index first, Index last) {
       for (Index o = 0; o < a.outer; ++o) differentiate_groups<Arch>(a, totals, o, first, last - first);
     });
   }
-  run(a.outer * a.groups, group_bytes<T>(a), [&](Index first, Index last) {
+  run(a.outer * a.groups, group_bytes<X>(a), [&](Index first, Index last) {
     for_each_outer(a.groups, first, last,
                    [&](Index o, Index group, Index count) { differentiate_groups<Arch>(a, totals, o, group, count); });
   });
 }
 
 /// Bytes of workspace that segment_norm_backward takes for dgamma and dbeta of so many elements.
-template <class T>
+template <class X>
 inline std::size_t segment_norm_backward_workspace_bytes(Index parameters) noexcept {
-  return ParameterTotals<T>::workspace_bytes(parameters);
+  return ParameterTotals<Compute<X>>::workspace_bytes(parameters);
 }
 
 /// Gradients of segment_norm_forward, from its x and statistics: with g = gamma * dy and means over a group,
@@ -303,13 +306,13 @@ inline std::size_t segment_norm_backward_workspace_bytes(Index parameters) noexc
 /// Cost      x and dy read once from memory and once from cache, as far as a group fits it, dx written once; no
 ///           allocation.
 /// Errors    none: sizes are the caller's duty, workspace of segment_norm_backward_workspace_bytes included.
-template <class Arch = native, class T, class Run = InOnePiece>
-inline void segment_norm_backward(const SegmentNormBackward<T>& args, const Run& run = {}) noexcept {
+template <class Arch = native, class X, class Run = InOnePiece>
+inline void segment_norm_backward(const SegmentNormBackward<X>& args, const Run& run = {}) noexcept {
   if (!args.dgamma && !args.dbeta) {
-    if (args.dx) differentiate_all_groups<Arch>(args, static_cast<const ParameterTotals<T>*>(nullptr), run);
+    if (args.dx) differentiate_all_groups<Arch>(args, nullptr, run);
     return;
   }
-  const ParameterTotals<T> totals(args.workspace, parameter_count(args));
+  const ParameterTotals<Compute<X>> totals(args.workspace, parameter_count(args));
   differentiate_all_groups<Arch>(args, &totals, run);
   totals.write(args.dgamma, args.add_dgamma, args.dbeta, args.add_dbeta);
 }

@@ -7,11 +7,12 @@ inline namespace EVENKEEL_ARCH {
 namespace kernels {
 
 /// gamma and beta of an element are at group * parameter_group_step + segment * parameter_segment_step + column *
-/// parameter_column_step.
-template <class T>
+/// parameter_column_step. Data is of type X; parameters and statistics are of the type that it is computed in.
+template <class X>
 struct SegmentNormForward {
-  const T* x = nullptr;      ///< [outer, groups, segments, columns], columns contiguous
-  T* y = nullptr;            ///< the same; may be x. Null: statistics alone are wanted
+  using T = Compute<X>;
+  const X* x = nullptr;      ///< [outer, groups, segments, columns], columns contiguous
+  X* y = nullptr;            ///< the same; may be x. Null: statistics alone are wanted
   const T* gamma = nullptr;  ///< or null: 1
   const T* beta = nullptr;   ///< or null: 0
   T* mean = nullptr;         ///< [outer, groups], or null: not wanted; as those that follow
@@ -31,10 +32,12 @@ struct SegmentNormForward {
 ///
 /// A bundle of groups is measured, then written: one group, which is still in the cache then; or, where segments of
 /// other groups lie in between, all of those groups together, so that both passes go through memory in its order.
-template <class Arch, template <class, class, int> class Parameter, class T>
+template <class Arch, template <class, class, int> class Parameter, class X>
 class SegmentNormForwardPass {
  public:
-  explicit SegmentNormForwardPass(const SegmentNormForward<T>& args) noexcept
+  using T = Compute<X>;
+
+  explicit SegmentNormForwardPass(const SegmentNormForward<X>& args) noexcept
       : a_(args), segments_at_once_(block_segments<Arch, T>(args.columns)) {}
 
   void run() const noexcept {
@@ -60,7 +63,7 @@ class SegmentNormForwardPass {
     }
   }
 
-  RowStatistics<T> finish(const Moments<T>& first, const Segments<T>& group, Index i) const noexcept {
+  RowStatistics<T> finish(const Moments<T>& first, const Segments<X>& group, Index i) const noexcept {
     const auto moments = accurate_moments<Arch>(first, group, a_.eps);
     const auto row = statistics_of(moments, a_.eps);
     if (a_.mean) a_.mean[i] = row.mean;
@@ -70,7 +73,7 @@ class SegmentNormForwardPass {
     return row;
   }
 
-  Segments<T> group(const Bundle& bundle, Index g) const noexcept {
+  Segments<X> group(const Bundle& bundle, Index g) const noexcept {
     return {a_.x + bundle.outer * a_.x_outer_stride + (bundle.first + g) * a_.x_group_stride, a_.columns, a_.segments,
             a_.x_segment_stride};
   }
@@ -91,7 +94,7 @@ class SegmentNormForwardPass {
   void write_part(const RowStatistics<T>& statistics, const Bundle& bundle, Index g, Index first) const noexcept {
     const LayerNormRow<Arch, T, Scaled> row(statistics);
     const auto x = group(bundle, g).part(first, segments_at_once_);
-    T* y = a_.y + bundle.outer * a_.y_outer_stride + (bundle.first + g) * a_.y_group_stride;
+    X* y = a_.y + bundle.outer * a_.y_outer_stride + (bundle.first + g) * a_.y_group_stride;
     for (Index r = 0; r < x.segments; ++r) {
       write_segment(row, x.x + r * x.stride, y + (first + r) * a_.y_segment_stride,
                     (bundle.first + g) * a_.parameter_group_step + (first + r) * a_.parameter_segment_step);
@@ -99,7 +102,7 @@ class SegmentNormForwardPass {
   }
 
   template <class Row>
-  void write_segment(const Row& row, const T* x, T* y, Index first_parameter) const noexcept {
+  void write_segment(const Row& row, const X* x, X* y, Index first_parameter) const noexcept {
     for (Index start = 0; start < a_.columns; start += block_columns<Arch, T>) {
       const Parameter<Arch, T, 1> gamma(a_.gamma ? a_.gamma + first_parameter : nullptr, start);
       const Parameter<Arch, T, 0> beta(a_.beta ? a_.beta + first_parameter : nullptr, start);
@@ -111,24 +114,24 @@ class SegmentNormForwardPass {
     }
   }
 
-  SegmentNormForward<T> a_;
+  SegmentNormForward<X> a_;
   Index segments_at_once_;
 };
 
-template <class Arch, template <class, class, int> class Parameter, class T>
-[[gnu::flatten]] inline void normalize_segments(const SegmentNormForward<T>& a) noexcept {
-  SegmentNormForwardPass<Arch, Parameter, T>(a).run();
+template <class Arch, template <class, class, int> class Parameter, class X>
+[[gnu::flatten]] inline void normalize_segments(const SegmentNormForward<X>& a) noexcept {
+  SegmentNormForwardPass<Arch, Parameter, X>(a).run();
 }
 
 /// Some groups of one outer index.
-template <class T>
-inline SegmentNormForward<T> groups_of(SegmentNormForward<T> a, Index o, Index first, Index count) noexcept {
+template <class X>
+inline SegmentNormForward<X> groups_of(SegmentNormForward<X> a, Index o, Index first, Index count) noexcept {
   a.x += o * a.x_outer_stride + first * a.x_group_stride;
   if (a.y) a.y += o * a.y_outer_stride + first * a.y_group_stride;
-  for (const T** parameter : {&a.gamma, &a.beta}) {
+  for (const Compute<X>** parameter : {&a.gamma, &a.beta}) {
     if (*parameter) *parameter += first * a.parameter_group_step;
   }
-  for (T** statistic : {&a.mean, &a.mean_rest, &a.rstd, &a.var}) {
+  for (Compute<X>** statistic : {&a.mean, &a.mean_rest, &a.rstd, &a.var}) {
     if (*statistic) *statistic += o * a.groups + first;
   }
   a.outer = 1, a.groups = count;
@@ -152,10 +155,10 @@ inline SegmentNormForward<T> groups_of(SegmentNormForward<T> a, Index o, Index f
 /// Errors    none: sizes are the caller's duty.
 /// Source    Wu, He 2018, arXiv:1803.08494; Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022; Ioffe, Szegedy 2015,
 ///           arXiv:1502.03167.
-template <class Arch = native, class T, class Run = InOnePiece>
-inline void segment_norm_forward(const SegmentNormForward<T>& args, const Run& run = {}) noexcept {
+template <class Arch = native, class X, class Run = InOnePiece>
+inline void segment_norm_forward(const SegmentNormForward<X>& args, const Run& run = {}) noexcept {
   if (args.outer * args.groups * args.segments * args.columns == 0) return;
-  run(args.outer * args.groups, group_bytes<T>(args), [&](Index first, Index last) {
+  run(args.outer * args.groups, group_bytes<X>(args), [&](Index first, Index last) {
     for_each_outer(args.groups, first, last, [&](Index o, Index group, Index count) {
       const auto groups = groups_of(args, o, group, count);
       args.parameter_column_step == 0 ? normalize_segments<Arch, SegmentParameter>(groups)

@@ -79,10 +79,12 @@ class MergedLanes {
 };
 
 /// Forward, in pieces for short_run_norm_forward.
-template <class Arch, class T>
+template <class Arch, class X>
 class ShortRunForwardPass {
  public:
-  explicit ShortRunForwardPass(const SegmentNormForward<T>& args) noexcept : a_(args) {}
+  using T = Compute<X>;
+
+  explicit ShortRunForwardPass(const SegmentNormForward<X>& args) noexcept : a_(args) {}
 
   /// Statistics of every channel, before anything is written; of one that is not ordinary, an rstd of -1.
   void measure() noexcept {
@@ -115,7 +117,7 @@ class ShortRunForwardPass {
       scale[c] = (a_.gamma ? a_.gamma[g] : T(1)) * a_.rstd[g];
       shift[c] = (a_.beta ? a_.beta[g] : T(0)) - a_.mean_rest[g] * scale[c];
     }
-    ChannelAffine<T> affine;
+    ChannelAffine<X> affine;
     affine.x = a_.x + first * a_.columns, affine.y = a_.y + first * a_.columns;
     affine.center = a_.mean + first, affine.scale = scale, affine.shift = shift;
     affine.outer = a_.segments, affine.channels = count, affine.inner = a_.columns;
@@ -124,8 +126,8 @@ class ShortRunForwardPass {
     channel_affine<Arch>(affine);
   }
 
-  SegmentNormForward<T> one_channel(Index c) const noexcept {
-    SegmentNormForward<T> one = a_;
+  SegmentNormForward<X> one_channel(Index c) const noexcept {
+    SegmentNormForward<X> one = a_;
     one.groups = 1;
     one.x += c * a_.columns;
     if (one.y) one.y += c * a_.columns;
@@ -150,8 +152,8 @@ class ShortRunForwardPass {
     }
   }
 
-  SegmentNormForward<T> a_;
-  LaneMeter<Arch, LayerNormRow, T> meter_;
+  SegmentNormForward<X> a_;
+  LaneMeter<Arch, LayerNormRow, X> meter_;
   MergedLanes<T> merged_[most_lanes<T>];
 };
 
@@ -161,18 +163,20 @@ class ShortRunForwardPass {
 ///           type's range, is 0 without an eps, or NaN.
 /// Cost      x read twice, y written once; 100 KiB of stack; no allocation.
 /// Source    merging: Chan, Golub, LeVeque 1979.
-template <class Arch = native, class T>
-[[gnu::flatten]] inline void short_run_norm_forward(const SegmentNormForward<T>& args) noexcept {
-  ShortRunForwardPass<Arch, T> pass(args);
+template <class Arch = native, class X>
+[[gnu::flatten]] inline void short_run_norm_forward(const SegmentNormForward<X>& args) noexcept {
+  ShortRunForwardPass<Arch, X> pass(args);
   pass.measure();
   pass.write();
 }
 
 /// Backward, in pieces for short_run_norm_backward.
-template <class Arch, class T>
+template <class Arch, class X>
 class ShortRunBackwardPass {
  public:
-  explicit ShortRunBackwardPass(const SegmentNormBackward<T>& args) noexcept : a_(args) {}
+  using T = Compute<X>;
+
+  explicit ShortRunBackwardPass(const SegmentNormBackward<X>& args) noexcept : a_(args) {}
 
   /// Of NaN, everything is NaN in any kernel.
   bool is_ordinary_or_nan_everywhere() const noexcept {
@@ -209,7 +213,7 @@ class ShortRunBackwardPass {
       two_.at[l] = a_.mean_rest ? a_.mean_rest[channel] : T(0);
       three_.at[l] = a_.rstd[channel];
     });
-    LaneNormBackward<T> lanes;
+    LaneNormBackward<X, T> lanes;
     const Index start = runs.first * a_.columns;
     lanes.dy = a_.dy + start, lanes.x = a_.x + start;
     lanes.mean = one_.at, lanes.mean_rest = two_.at, lanes.rstd = three_.at;
@@ -258,9 +262,9 @@ class ShortRunBackwardPass {
   void write(const ShortRuns& runs) const noexcept {
     const Index start = runs.first * a_.columns, length = runs.lanes();
     for (Index o = 0; o < a_.segments / runs.joined; ++o) {
-      const T* x = a_.x + start + o * runs.joined * a_.x_segment_stride;
-      const T* dy = a_.dy + start + o * runs.joined * a_.dy_segment_stride;
-      T* dx = a_.dx + start + o * runs.joined * a_.dx_segment_stride;
+      const X* x = a_.x + start + o * runs.joined * a_.x_segment_stride;
+      const X* dy = a_.dy + start + o * runs.joined * a_.dy_segment_stride;
+      X* dx = a_.dx + start + o * runs.joined * a_.dx_segment_stride;
       for_each_vector<Arch, T, accumulators>(length, [&](auto, Index j, auto lanes) {
         const auto deviation = keep(lanes.load(x + j) - lanes.load(one_.at + j));
         const auto rest = S::fma(deviation, lanes.load(three_.at + j), lanes.load(four_.at + j));
@@ -270,7 +274,7 @@ class ShortRunBackwardPass {
     }
   }
 
-  SegmentNormBackward<T> a_;
+  SegmentNormBackward<X> a_;
   LaneArray<T> one_, two_, three_, four_, five_;
   Wide<T> g_[most_lanes<T>], gx_[most_lanes<T>];
   InputGradient<T> to_[most_lanes<T>];
@@ -281,9 +285,9 @@ class ShortRunBackwardPass {
 ///
 /// Numerics  as segment_norm_backward.
 /// Cost      x and dy read twice, dx written once; 160 KiB of stack, no allocation, and no workspace.
-template <class Arch = native, class T>
-[[gnu::flatten]] inline bool short_run_norm_backward(const SegmentNormBackward<T>& args) noexcept {
-  ShortRunBackwardPass<Arch, T> pass(args);
+template <class Arch = native, class X>
+[[gnu::flatten]] inline bool short_run_norm_backward(const SegmentNormBackward<X>& args) noexcept {
+  ShortRunBackwardPass<Arch, X> pass(args);
   if (args.segments * args.groups * args.columns == 0 || !pass.is_ordinary_or_nan_everywhere()) return false;
   pass.run();
   return true;
