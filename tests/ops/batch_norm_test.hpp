@@ -101,12 +101,15 @@ class Stored {
 
 // ---------------------------------------------------------------- data
 
-/// The data of one call, in row-major order. Empty gamma or beta: absent.
-template <class S>
+/// The data of one call, in row-major order. Empty gamma or beta: absent. P is the type of the parameters.
+template <class S, class P = S>
 struct BatchData {
+  using Number = kernels::Compute<S>;
   Shape shape = {};
   int channel_axis = 1;
-  std::vector<S> x = {}, dy = {}, gamma = {}, beta = {}, running_mean = {}, running_var = {};
+  std::vector<S> x = {}, dy = {};
+  std::vector<P> gamma = {}, beta = {};
+  std::vector<Number> running_mean = {}, running_var = {};
   double eps = 1e-5;
 
   oracle::ChannelShape channels() const {
@@ -125,17 +128,18 @@ struct BatchData {
   RunningStatistics<S> running() const { return {running_mean, running_var}; }
 };
 
-template <class S>
-BatchData<S> random_batch(const Shape& shape, int channel_axis, std::uint64_t seed, double mean = 0.5) {
-  BatchData<S> d{.shape = shape, .channel_axis = channel_axis};
+template <class S, class P = S>
+BatchData<S, P> random_batch(const Shape& shape, int channel_axis, std::uint64_t seed, double mean = 0.5) {
+  using Number = kernels::Compute<S>;
+  BatchData<S, P> d{.shape = shape, .channel_axis = channel_axis};
   const auto size = static_cast<std::size_t>(shape.size());
   const std::size_t channels = d.channels().channels;
   d.x = normal_vector<S>(size, seed, mean);
   d.dy = normal_vector<S>(size, seed + 1);
-  d.gamma = normal_vector<S>(channels, seed + 2);
-  d.beta = normal_vector<S>(channels, seed + 3);
-  d.running_mean = normal_vector<S>(channels, seed + 4, mean);
-  d.running_var = normal_vector<S>(channels, seed + 5, 7);
+  d.gamma = normal_vector<P>(channels, seed + 2);
+  d.beta = normal_vector<P>(channels, seed + 3);
+  d.running_mean = normal_vector<Number>(channels, seed + 4, mean);
+  d.running_var = normal_vector<Number>(channels, seed + 5, 7);
   return d;
 }
 
@@ -147,20 +151,21 @@ inline std::vector<std::pair<Shape, int>> batch_shapes() {
           {{1, 1, 2, 1, 5}, 1}, {{2, 2, 3, 2, 3}, -1}};
 }
 
-template <class S>
+template <class S, class P = S>
 struct BatchResult {
-  std::vector<S> y = {}, dx = {}, dgamma = {}, dbeta = {};
+  std::vector<S> y = {}, dx = {};
+  std::vector<P> dgamma = {}, dbeta = {};
   BatchNormStatistics<S> saved = {};
-  std::vector<S> running_mean = {}, running_var = {};
+  std::vector<kernels::Compute<S>> running_mean = {}, running_var = {};
 };
 
 /// Forward and backward of a training step of `d`; every tensor lies as `storage` says.
-template <class S>
-BatchResult<S> train(const BatchData<S>& d, const Storage& storage, RunningUpdate<S> update = {}) {
+template <class S, class P>
+BatchResult<S, P> train(const BatchData<S, P>& d, const Storage& storage, RunningUpdate<S> update = {}) {
   SCOPED_TRACE(storage.name);
-  const auto poisoned = [](std::size_t size) { return std::vector<S>(size, poison<S>); };
+  const auto poisoned = [](std::size_t size) { return std::vector<P>(size, poison<P>); };
   const std::size_t channels = d.channels().channels;
-  BatchResult<S> r{.dgamma = poisoned(channels), .dbeta = poisoned(channels)};
+  BatchResult<S, P> r{.dgamma = poisoned(channels), .dbeta = poisoned(channels)};
   r.running_mean = d.running_mean, r.running_var = d.running_var;
   if (!d.running_mean.empty()) update.mean = r.running_mean, update.var = r.running_var;
   const Stored<S> x(d.shape, d.channel_axis, storage, d.x), dy(d.shape, d.channel_axis, storage, d.dy);
@@ -177,14 +182,14 @@ BatchResult<S> train(const BatchData<S>& d, const Storage& storage, RunningUpdat
 }
 
 /// What errors of y are measured in: max(|x_hat|, 1), through gamma and beta as x_hat goes.
-template <class S>
-Reals batch_y_scale(const BatchData<S>& d, const Reals& x_hat) {
+template <class S, class P>
+Reals batch_y_scale(const BatchData<S, P>& d, const Reals& x_hat) {
   Reals scale = output_scale(x_hat);
   const auto s = d.channels();
   for (std::size_t i = 0; i < scale.size(); ++i) {
     const std::size_t c = i / s.inner % s.channels;
-    if (!d.gamma.empty()) scale[i] *= std::abs(d.gamma[c]);
-    if (!d.beta.empty()) scale[i] += std::abs(d.beta[c]);
+    if (!d.gamma.empty()) scale[i] *= std::abs(static_cast<long double>(d.gamma[c]));
+    if (!d.beta.empty()) scale[i] += std::abs(static_cast<long double>(d.beta[c]));
   }
   return scale;
 }

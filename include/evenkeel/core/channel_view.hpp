@@ -41,7 +41,7 @@ class ChannelView {
   template <class E>
   static TensorView<Element> flat(const TensorView<E>& view) {
     static_assert(std::is_same_v<std::remove_const_t<E>, Scalar>,
-                  "evenkeel: running statistics have the scalar type of x");
+                  "evenkeel: running statistics have the scalar type of x, or are float where x has 16 bits");
     static_assert(std::is_const_v<Element> || !std::is_const_v<E>,
                   "evenkeel: cannot write to const running statistics");
     const Axis all = detail::join_axes("ChannelView", "v", view, 0, view.rank());

@@ -66,6 +66,12 @@ class AnyParameter {
   TensorView<P> as() const noexcept {
     return {static_cast<P*>(data_), layout_.shape(), layout_.strides(), layout_.order()};
   }
+  /// Their memory, which is contiguous.
+  TensorView<const std::byte> bytes() const noexcept {
+    using Narrow = std::remove_const_t<Scalar>;
+    const std::size_t size = is_wide_ ? sizeof(kernels::Compute<Narrow>) : sizeof(Narrow);
+    return {static_cast<const std::byte*>(data_), Shape(layout_.size() * static_cast<Index>(size))};
+  }
 
  protected:
   AnyParameter() = default;

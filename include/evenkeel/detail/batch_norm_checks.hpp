@@ -22,7 +22,7 @@ struct BatchNormAxes {
 template <class Scalar>
 BatchNormAxes require_forward(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                               const BatchNormOptions<Scalar>& o) {
-  require_float_or_double<Scalar>();
+  require_vectorized_scalar<Scalar>();
   require_eps(where, o.eps);
   BatchNormAxes axes;
   axes.x = channel_axes(where, "x", x, o.channel_axis);
@@ -31,8 +31,8 @@ BatchNormAxes require_forward(const char* where, const TensorView<const Scalar>&
   require_channels_if(o.gamma.is_given(), where, "gamma", o.gamma, x.shape(), o.channel_axis);
   require_channels_if(o.beta.is_given(), where, "beta", o.beta, x.shape(), o.channel_axis);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", o.gamma.view());
-  require_no_overlap(where, "y", y, "beta", o.beta.view());
+  require_no_overlap(where, "y", y, "gamma", o.gamma.bytes());
+  require_no_overlap(where, "y", y, "beta", o.beta.bytes());
   align({&axes.x, &axes.y});
   return axes;
 }
@@ -44,8 +44,8 @@ inline void require_values(const char* where, Index values_per_channel, bool all
 }
 
 /// Throws unless every variance is a number, and not negative.
-template <class Scalar>
-void require_variances(const char* where, const ChannelView<const Scalar>& var) {
+template <class T>
+void require_variances(const char* where, const ChannelView<const T>& var) {
   for (Index c = 0; c < var.size(); ++c) {
     const auto value = static_cast<double>(var[c]);
     if (value >= 0) continue;
@@ -83,8 +83,8 @@ void require_update(const char* where, const RunningUpdate<Scalar>& update, cons
     require_channels_if(view->is_given(), where, name, *view, x.shape(), o.channel_axis);
     require_no_overlap(where, name, view->view(), "x", x);
     require_no_overlap(where, name, view->view(), "y", y);
-    require_no_overlap(where, name, view->view(), "gamma", o.gamma.view());
-    require_no_overlap(where, name, view->view(), "beta", o.beta.view());
+    require_no_overlap(where, name, view->view(), "gamma", o.gamma.bytes());
+    require_no_overlap(where, name, view->view(), "beta", o.beta.bytes());
   }
   require_counter(where, update);
 }
@@ -107,25 +107,15 @@ void require_saved(const char* where, const BatchNormStatistics<Scalar>& saved, 
 template <class Scalar>
 void require_gradients(const char* where, const BatchNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
                        const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma, int channel_axis) {
-  const TensorView<const Scalar> dx = to.dx.view(), dgamma = to.dgamma.view(), dbeta = to.dbeta.view();
   require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
   require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
-  require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
-  require_no_overlap(where, "dx", dx, "x", x);
-  require_no_overlap(where, "dx", dx, "gamma", gamma.view());
-  require_no_overlap(where, "dx", dx, "dgamma", dgamma);
-  require_no_overlap(where, "dx", dx, "dbeta", dbeta);
-  require_no_overlap(where, "dgamma", dgamma, "dbeta", dbeta);
-  for (const auto& [name, out] : {std::pair{"dgamma", dgamma}, std::pair{"dbeta", dbeta}}) {
-    require_no_overlap(where, name, out, "dy", dy);
-    require_no_overlap(where, name, out, "x", x);
-    require_no_overlap(where, name, out, "gamma", gamma.view());
-  }
+  require_gradient_memory(where, to, dy, x, gamma);
 }
 
 /// dy, x and dx of a backward. Where dx is not wanted, it is dy.
 struct BatchNormBackwardAxes {
   ChannelAxes dy, x, dx;
+  Index values_per_channel() const noexcept { return x.outer.extent * x.inner.extent; }
 };
 
 template <class Scalar>

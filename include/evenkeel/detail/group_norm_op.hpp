@@ -150,7 +150,7 @@ void require_group_gradients(const char* where, const RowNormGradients<Scalar>& 
   require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), channel_axis);
   require_channels_if(to.dgamma.is_wanted(), where, "dgamma", to.dgamma, x.shape(), channel_axis);
   require_channels_if(to.dbeta.is_wanted(), where, "dbeta", to.dbeta, x.shape(), channel_axis);
-  require_gradient_memory(where, to, dy, x, gamma.view());
+  require_gradient_memory(where, to, dy, x, gamma);
 }
 
 /// Backward by way of copies of x and dy, the second of which becomes dx.

@@ -22,7 +22,8 @@ inline constexpr Index channels_at_once = 64 / static_cast<Index>(sizeof(Scalar)
 template <class Scalar>
 std::size_t masked_batch_norm_bytes(Index positions, int copies) noexcept {
   return Scratch::bytes<std::uint8_t>(positions) +
-         static_cast<std::size_t>(copies) * Scratch::bytes<Scalar>(channels_at_once<Scalar> * positions);
+         static_cast<std::size_t>(copies) *
+             Scratch::bytes<kernels::Compute<Scalar>>(channels_at_once<Scalar> * positions);
 }
 template <class Scalar>
 std::size_t masked_batch_norm_bytes(const PositionMask& mask, int copies) noexcept {
@@ -55,19 +56,20 @@ void move_to_channel(Index first, std::initializer_list<T**> of_channels) noexce
 /// The arguments that say how a dense copy [channels, positions] lies.
 template <class Args>
 void set_dense(Args& args, Index channels, Index positions) noexcept {
-  args.groups = channels, args.segments = 1, args.columns = positions;
+  args.outer = 1, args.groups = channels, args.segments = 1, args.columns = positions;
   args.x_group_stride = positions, args.parameter_group_step = 1;
 }
 
 /// Forward with the statistics of the valid positions; without y where that has no data.
 template <class Scalar>
 void normalize_valid(const Executor& executor, const Images<const Scalar>& x, const Images<Scalar>& y,
-                     const ValidPositions& valid, const BatchNormOptions<Scalar>& o, BatchNormStatistics<Scalar>* saved,
+                     const ValidPositions& valid, const ChannelNormForward<kernels::Compute<Scalar>>& call,
                      Scratch& scratch) {
-  Scalar* dense = scratch.take<Scalar>(channels_at_once<Scalar> * valid.count);
+  using T = kernels::Compute<Scalar>;
+  T* dense = scratch.take<T>(channels_at_once<Scalar> * valid.count);
   for_each_channels<Scalar>(x.channels().extent, [&](Index first, Index count) {
     gather_valid(x.channel_range(first, count), valid, dense);
-    auto args = forward_args<kernels::SegmentNormForward<Scalar>>(dense, dense, o, saved);
+    auto args = forward_args<kernels::SegmentNormForward<T>>(dense, dense, call);
     set_dense(args, count, valid.count);
     args.y_group_stride = valid.count;
     move_to_channel(first, {&args.gamma, &args.beta});
@@ -86,23 +88,24 @@ struct MaskedGradientImages {
 
 template <class Scalar>
 void differentiate_valid(const Executor& executor, const MaskedGradientImages<Scalar>& t, const ValidPositions& valid,
-                         const BatchNormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
-                         const BatchNormGradients<Scalar>& to, void* workspace, Scratch& scratch) {
+                         const ChannelNormBackward<kernels::Compute<Scalar>>& call, Scratch& scratch) {
+  using T = kernels::Compute<Scalar>;
   const Index size = channels_at_once<Scalar> * valid.count;
-  Scalar *dense_dy = scratch.take<Scalar>(size), *dense_x = scratch.take<Scalar>(size);
+  T *dense_dy = scratch.take<T>(size), *dense_x = scratch.take<T>(size);
+  const bool with_dx = t.dx.data() != nullptr;
   for_each_channels<Scalar>(t.x.channels().extent, [&](Index first, Index count) {
     gather_valid(t.dy.channel_range(first, count), valid, dense_dy);
     gather_valid(t.x.channel_range(first, count), valid, dense_x);
-    auto args = backward_args<kernels::SegmentNormBackward<Scalar>>(dense_dy, dense_x, saved, gamma, to, workspace);
+    auto args = backward_args<kernels::SegmentNormBackward<T>>(dense_dy, dense_x, with_dx ? dense_dy : nullptr, call);
     set_dense(args, count, valid.count);
     args.dy_group_stride = args.dx_group_stride = valid.count;
-    args.dx = args.dx ? dense_dy : nullptr, args.add_dx = false;
+    args.add_dx = false;
     move_to_channel(first, {&args.gamma, &args.mean, &args.mean_rest, &args.rstd});
     move_to_channel(first, {&args.dgamma, &args.dbeta});
     kernels::segment_norm_backward<native>(args, InBlocks(executor));
-    if (args.dx) scatter_valid(t.dx.channel_range(first, count), valid, dense_dy, to.dx.adds());
+    if (with_dx) scatter_valid(t.dx.channel_range(first, count), valid, dense_dy, call.add_dx);
   });
-  if (to.dx.is_wanted() && !to.dx.adds()) write_zeros_where_masked(t.dx, valid);
+  if (with_dx && !call.add_dx) write_zeros_where_masked(t.dx, valid);
 }
 
 }  // namespace detail

@@ -30,6 +30,13 @@ constexpr void require_supported_scalar() {
 
 /// What norms of channels take.
 template <class Scalar>
+constexpr void require_vectorized_scalar() {
+  static_assert(kernels::is_vectorized<Scalar>,
+                "evenkeel: norms of channels (BatchNorm, GroupNorm, InstanceNorm) take tensors of float, double, "
+                "bfloat16 or half");
+}
+
+template <class Scalar>
 constexpr void require_float_or_double() {
   static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
                 "evenkeel: norms of channels (BatchNorm, GroupNorm, InstanceNorm) take tensors of float or double");

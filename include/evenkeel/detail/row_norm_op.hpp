@@ -187,11 +187,11 @@ struct RowNormGradients {
 };
 
 /// Throws if gradients overlap anything that is read, or one another.
-template <class Scalar, class P>
-void require_gradient_memory(const char* where, const RowNormGradients<Scalar>& to, const TensorView<const Scalar>& dy,
-                             const TensorView<const Scalar>& x, const TensorView<const P>& gamma) {
+template <class Gradients, class Scalar>
+void require_gradient_memory(const char* where, const Gradients& to, const TensorView<const Scalar>& dy,
+                             const TensorView<const Scalar>& x, const ParameterView<Scalar>& gamma_view) {
   const TensorView<const Scalar> dx = to.dx.view();
-  const TensorView<const P> dgamma = to.dgamma.template as<P>(), dbeta = to.dbeta.template as<P>();
+  const auto gamma = gamma_view.bytes(), dgamma = to.dgamma.bytes(), dbeta = to.dbeta.bytes();
   require_in_place_or_no_overlap(where, "dx", dx, "dy", dy);
   require_no_overlap(where, "dx", dx, "x", x);
   require_no_overlap(where, "dx", dx, "gamma", gamma);
@@ -218,7 +218,7 @@ void require_gradients(const char* where, const RowNormGradients<Scalar>& to, co
                                       " elements, expected 1 (gamma is one number for all features)");
   }
   require_optional(where, "dbeta", to.dbeta.template as<P>(), x, o.axes);
-  require_gradient_memory(where, to, dy, x, gamma);
+  require_gradient_memory(where, to, dy, x, o.gamma);
 }
 
 template <class Scalar>

@@ -6,6 +6,7 @@
 #include "evenkeel/core/context.hpp"
 #include "evenkeel/core/images.hpp"
 #include "evenkeel/detail/position_mask.hpp"
+#include "evenkeel/kernels/storage.hpp"
 
 /// Images of which some positions are masked: norms take a dense copy of the valid ones.
 namespace evenkeel {
@@ -66,14 +67,24 @@ void for_each_valid(const Images<Scalar>& example, const ValidPositions& valid, 
   });
 }
 
+/// A number of a dense copy to where it belongs, rounded once; or, with `adds`, added to what is there.
 template <class Scalar>
-void gather_valid(const Images<const Scalar>& example, const ValidPositions& valid, Scalar* dense) {
-  for_each_valid(example, valid, dense, [](const Scalar& from, Scalar& to) { to = from; });
+void put(Scalar& to, const kernels::Compute<Scalar>& from, bool adds) {
+  to = kernels::from_compute<Scalar>(adds ? kernels::to_compute(to) + from : from);
 }
-/// To the valid positions; or, with `adds`, added to them.
+
+/// The dense copy is in the type that they are computed in.
 template <class Scalar>
-void scatter_valid(const Images<Scalar>& example, const ValidPositions& valid, const Scalar* dense, bool adds = false) {
-  for_each_valid(example, valid, dense, [adds](Scalar& to, const Scalar& from) { to = adds ? to + from : from; });
+void gather_valid(const Images<const Scalar>& example, const ValidPositions& valid, kernels::Compute<Scalar>* dense) {
+  using T = kernels::Compute<Scalar>;
+  for_each_valid(example, valid, dense, [](const Scalar& from, T& to) { to = kernels::to_compute(from); });
+}
+/// To the valid positions.
+template <class Scalar>
+void scatter_valid(const Images<Scalar>& example, const ValidPositions& valid, const kernels::Compute<Scalar>* dense,
+                   bool adds = false) {
+  using T = kernels::Compute<Scalar>;
+  for_each_valid(example, valid, dense, [adds](Scalar& to, const T& from) { put(to, from, adds); });
 }
 
 template <class Scalar>

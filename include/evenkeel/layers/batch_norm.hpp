@@ -39,14 +39,23 @@ struct BatchNormSettings {
 ///   auto z = norm.forward(x);              // with the running statistics
 /// @endcode
 ///
+/// Parameters are of x's scalar type by default; beside bfloat16 or half they may be float: `BatchNorm<Eigen::bfloat16,
+/// float>`. Running statistics are float there in either case.
+///
 /// Shapes    x, y with `channels` elements on settings.channel_axis; gamma, beta, running_mean, running_var [channels].
 /// Errors    throws std::invalid_argument as batch_norm_into and batch_norm_backward do; std::logic_error for a
 ///           backward without a forward, and for training with running statistics that are mapped from const memory.
 /// Source    Ioffe, Szegedy 2015, arXiv:1502.03167; agrees with torch.nn.BatchNorm1d, 2d and 3d.
-template <class S>
-class BatchNorm : public detail::NormParameters<S, S>, public detail::ReturningForms<BatchNorm<S>> {
+template <class S, class P = S>
+class BatchNorm : public detail::NormParameters<S, P>, public detail::ReturningForms<BatchNorm<S, P>> {
+  static_assert(detail::is_parameter_of<P, S>,
+                "evenkeel: parameters have the scalar type of x, or are float where x has 16 bits");
+
  public:
   using Scalar = S;
+  using ParameterScalar = P;
+  /// Of running statistics.
+  using Number = kernels::Compute<S>;
   using Settings = BatchNormSettings;
   using Saved = detail::NormSaved<BatchNorm, S, BatchNormStatistics<S>>;
 
@@ -57,11 +66,11 @@ class BatchNorm : public detail::NormParameters<S, S>, public detail::ReturningF
     if (settings.freeze_statistics && !settings.track_statistics) {
       raise_invalid_argument("BatchNorm", "statistics are frozen but not tracked, expected tracked ones to freeze");
     }
-    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(channels, Scalar(1));
-    if (settings.with_beta) this->beta_ = Parameter<Scalar>(channels, Scalar(0));
+    if (settings.with_gamma) this->gamma_ = Parameter<P>(channels, P(1));
+    if (settings.with_beta) this->beta_ = Parameter<P>(channels, P(0));
     if (!settings.track_statistics) return;
-    running_mean_ = Parameter<Scalar>(channels, Scalar(0));
-    running_var_ = Parameter<Scalar>(channels, Scalar(1));
+    running_mean_ = Parameter<Number>(channels, Number(0));
+    running_var_ = Parameter<Number>(channels, Number(1));
   }
 
   // forward(x), forward(x, saved) and backward(dy, saved) return a tensor; these write to the caller's.
@@ -81,7 +90,7 @@ class BatchNorm : public detail::NormParameters<S, S>, public detail::ReturningF
 
   /// Inference with an activation in the same pass, a function of a SIMD batch: `kernels::Relu{}`, or one's own.
   template <class X, class Y, class Activation>
-  requires std::invocable<const Activation&, typename kernels::Simd<native, S>::Batch>
+  requires std::invocable<const Activation&, typename kernels::Simd<native, kernels::Compute<S>>::Batch>
   void forward_into(const X& x_tensor, Y&& y_tensor, const Activation& activation) const {
     const auto x = input_view<Scalar>(x_tensor);
     const auto y = output_view<Scalar>(std::forward<Y>(y_tensor));
@@ -138,16 +147,16 @@ class BatchNorm : public detail::NormParameters<S, S>, public detail::ReturningF
   double eps() const noexcept { return settings_.eps; }
   const BatchNormSettings& settings() const noexcept { return settings_; }
 
-  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
-  Parameter<Scalar>& beta() noexcept { return this->beta_; }
-  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
-  const Parameter<Scalar>& beta() const noexcept { return this->beta_; }
+  Parameter<P>& gamma() noexcept { return this->gamma_; }
+  Parameter<P>& beta() noexcept { return this->beta_; }
+  const Parameter<P>& gamma() const noexcept { return this->gamma_; }
+  const Parameter<P>& beta() const noexcept { return this->beta_; }
 
   /// Not learned: no gradient, and not among the parameters. Load or map them as parameters are. Absent if not tracked.
-  Parameter<Scalar>& running_mean() noexcept { return running_mean_; }
-  Parameter<Scalar>& running_var() noexcept { return running_var_; }
-  const Parameter<Scalar>& running_mean() const noexcept { return running_mean_; }
-  const Parameter<Scalar>& running_var() const noexcept { return running_var_; }
+  Parameter<Number>& running_mean() noexcept { return running_mean_; }
+  Parameter<Number>& running_var() noexcept { return running_var_; }
+  const Parameter<Number>& running_mean() const noexcept { return running_mean_; }
+  const Parameter<Number>& running_var() const noexcept { return running_var_; }
 
   /// The batches that have entered the running statistics; empty ones do not count.
   std::int64_t batches() const noexcept { return batches_; }
@@ -218,7 +227,7 @@ class BatchNorm : public detail::NormParameters<S, S>, public detail::ReturningF
 
   Index channels_;
   BatchNormSettings settings_;
-  Parameter<Scalar> running_mean_, running_var_;
+  Parameter<Number> running_mean_, running_var_;
   std::int64_t batches_ = 0;
 };
 

@@ -20,11 +20,15 @@ inline namespace EVENKEEL_ARCH {
 ///
 /// Shapes    x, y alike, in the same storage order: [N, C], [N, C, L], [N, C, H, W], ..., or with the channels on any
 ///           other axis; gamma, beta, mean and var [C].
+/// Types     float, double, bfloat16 or half; beside 16 bits gamma and beta are of x's type or float, statistics float.
 /// Aliasing  y may be x, the identical view (but x is what batch_norm_backward reads); any other overlap is an error.
 /// Writes    y, saved, and the running statistics and counter of `update`.
-/// Numerics  within 4 ulp of max(|y|, 1); a constant channel gives exactly beta (BatchNormOp tests).
+/// Numerics  within 4 ulp of max(|y|, 1); a constant channel gives exactly beta (BatchNormOp tests). 16 bits are
+/// computed
+///           in float and rounded once (BatchNorm16 tests).
 /// Cost      x read twice, y written once; no allocation. With masked positions the valid ones are copied through the
-///           context's workspace, some channels at a time, which takes several times as long.
+///           context's workspace, some channels at a time, which takes several times as long. Parameters of 16 bits are
+///           widened in the workspace.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, the
 ///           channel axis is out of range, eps is negative or NaN, there is one value per channel, memory overlaps, or
 ///           the context's workspace is too small.
@@ -58,7 +62,7 @@ OwnedOf<X> batch_norm(const X& x, BatchNormStatistics<ScalarOf<X>>& saved,
 /// Aliasing  y may be x, the identical view; any other overlap is an error.
 /// Writes    y, and nothing else.
 /// Numerics  the mean is taken off first: within 4 ulp of max(|y|, 1), however large it is.
-/// Cost      x read once, y written once; no allocation.
+/// Cost      x read once, y written once; no allocation, as in training.
 /// Errors    throws std::invalid_argument, before anything is written, as in training, and if a running variance is
 ///           negative or NaN, which it names the channel of.
 template <class X, class Y, class Activation = kernels::Identity>
@@ -120,8 +124,8 @@ void batch_norm_backward(const DY& dy, const X& x, const BatchNormStatistics<Sca
                                            input_view<ScalarOf<X>>(x), saved, options, to, context);
 }
 
-/// Bytes of workspace with which batch_norm_backward allocates nothing; and batch_norm_into, which without a mask takes
-/// none.
+/// Bytes of workspace with which batch_norm_backward allocates nothing; and batch_norm_into, which without a mask, and
+/// without parameters of 16 bits, takes none.
 ///
 /// Errors    throws std::invalid_argument if the channel axis is out of range.
 template <class Scalar>
@@ -129,7 +133,8 @@ std::size_t batch_norm_workspace_bytes(const Shape& x, int channel_axis = 1, boo
   const char* where = "batch_norm_workspace_bytes";
   const Index channels = x[detail::resolved_axis(where, channel_axis, x)];
   const Index positions = with_mask && channels > 0 ? x.size() / channels : 0;
-  return Scratch::bytes_of(detail::batch_norm_backward_bytes<Scalar>(channels)) +
+  return detail::most_widened_bytes<Scalar>(channels) +
+         Scratch::bytes_of(detail::batch_norm_backward_bytes<Scalar>(channels)) +
          detail::masked_batch_norm_bytes<Scalar>(positions, 2);
 }
 

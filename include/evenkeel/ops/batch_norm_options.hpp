@@ -34,24 +34,28 @@ struct BatchNormGradients {
 /// What a forward of BatchNorm keeps of each channel for its backward.
 ///
 /// Used again for as many channels it allocates nothing.
+///
+/// Units     numbers are of the type that x is computed in: float where Scalar has 16 bits.
 template <class Scalar>
 struct BatchNormStatistics {
+  using Number = kernels::Compute<Scalar>;
   Shape shape;                     ///< of x; rank 0 before the first forward
   int channel_axis = 0;            ///< counted from the first
   bool is_of_batch = true;         ///< false: running statistics, which do not depend on x
-  std::vector<Scalar> mean;        ///< [channels]
-  std::vector<Scalar> mean_rest;   ///< [channels]: mean + mean_rest is the mean with twice Scalar's digits
-  std::vector<Scalar> rstd;        ///< [channels]: 1 / sqrt(var + eps)
-  std::vector<Scalar> var_biased;  ///< [channels]: what rstd is of; 0 for an empty batch, as all the others
+  std::vector<Number> mean;        ///< [channels]
+  std::vector<Number> mean_rest;   ///< [channels]: mean + mean_rest is the mean with twice Number's digits
+  std::vector<Number> rstd;        ///< [channels]: 1 / sqrt(var + eps)
+  std::vector<Number> var_biased;  ///< [channels]: what rstd is of; 0 for an empty batch, as all the others
 
   bool is_empty() const noexcept { return shape.rank() == 0; }
 };
 
-/// Statistics that were gathered in training, as inference reads them.
+/// Statistics that were gathered in training, as inference reads them: float where Scalar has 16 bits.
 template <class Scalar>
 struct RunningStatistics {
-  ChannelView<const Scalar> mean = {};  ///< [channels]; absent: 0
-  ChannelView<const Scalar> var = {};   ///< [channels]; absent: 1
+  using Number = kernels::Compute<Scalar>;
+  ChannelView<const Number> mean = {};  ///< [channels]; absent: 0
+  ChannelView<const Number> var = {};   ///< [channels]; absent: 1
 };
 
 /// Which variance of a batch enters the running one. What normalizes the batch is biased in either case.
@@ -60,14 +64,16 @@ enum class RunningVariance {
   biased,    ///< divided by count, as ONNX and Flax have it
 };
 
-/// Running statistics, in the caller's memory, that a training forward updates once y is computed.
+/// Running statistics, in the caller's memory, that a training forward updates once y is computed: float where Scalar
+/// has 16 bits, in which small updates would be lost.
 ///
 /// An empty batch updates nothing and is not counted. One value per channel, where that is allowed, updates the mean
 /// alone: it says nothing about the variance.
 template <class Scalar>
 struct RunningUpdate {
-  ChannelView<Scalar> mean = {};             ///< [channels]; absent: not updated
-  ChannelView<Scalar> var = {};              ///< [channels]; absent: not updated
+  using Number = kernels::Compute<Scalar>;
+  ChannelView<Number> mean = {};             ///< [channels]; absent: not updated
+  ChannelView<Number> var = {};              ///< [channels]; absent: not updated
   RunningAverage average = UpdateRate(0.1);  ///< PyTorch's default
   RunningVariance variance = RunningVariance::unbiased;
   std::int64_t* batches = nullptr;  ///< counts batches where given; a CumulativeAverage takes its weight from it

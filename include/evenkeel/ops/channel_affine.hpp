@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "evenkeel/core/tensor.hpp"
+#include "evenkeel/detail/channel_norm_call.hpp"
 #include "evenkeel/detail/channel_op.hpp"
 #include "evenkeel/detail/row_norm_op.hpp"
 #include "evenkeel/kernels/channel_affine.hpp"
@@ -39,7 +40,7 @@ kernels::ChannelAffine<Scalar> affine_args(const Scalar* x, const ChannelAxes& i
 template <class Scalar, class Activation>
 void channel_affine(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                     const ChannelAffineOptions<Scalar>& o, const Activation& activation, const Context& context) {
-  require_float_or_double<Scalar>();
+  require_vectorized_scalar<Scalar>();
   ChannelAxes in = channel_axes(where, "x", x, o.channel_axis);
   require_like_x<Scalar>(where, "y", y, x);
   ChannelAxes out = channel_axes(where, "y", y, o.channel_axis);
@@ -47,13 +48,14 @@ void channel_affine(const char* where, const TensorView<const Scalar>& x, const 
   for (const auto& [name, numbers] :
        {std::pair{"center", &o.center}, std::pair{"scale", &o.scale}, std::pair{"shift", &o.shift}}) {
     require_channels_if(numbers->is_given(), where, name, *numbers, x.shape(), o.channel_axis);
-    require_no_overlap(where, "y", y, name, numbers->view());
+    require_no_overlap(where, "y", y, name, numbers->bytes());
   }
   align({&in, &out});
+  Scratch scratch(where, context, widened_bytes(o.center, o.scale, o.shift));
   auto args = affine_args(x.data(), in, y.data(), out, 0, in.channel.extent);
-  args.center = o.center.data();
-  args.scale = o.scale.data();
-  args.shift = o.shift.data();
+  args.center = widened(o.center, scratch);
+  args.scale = widened(o.scale, scratch);
+  args.shift = widened(o.shift, scratch);
   kernels::channel_affine<native>(args, activation, InBlocks(context.executor));
 }
 
@@ -68,9 +70,11 @@ void channel_affine(const char* where, const TensorView<const Scalar>& x, const 
 /// Shapes    x, y alike, in the same storage order; center, scale, shift [channels], the size of the channel axis.
 /// Aliasing  y may be x, the identical view; any other overlap is an error.
 /// Numerics  see kernels/channel_affine.hpp.
-/// Cost      x read once, y written once; no allocation.
+/// Cost      x read once, y written once; no allocation. Coefficients of 16 bits are widened in the context's
+/// workspace,
+///           which takes no more than batch_norm_workspace_bytes.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, the
-///           channel axis is out of range, memory overlaps.
+///           channel axis is out of range, memory overlaps, or the context's workspace is too small.
 template <class X, class Y, class Activation = kernels::Identity>
 void channel_affine_into(const X& x, Y&& y, const ChannelAffineOptions<ScalarOf<X>>& options,
                          const Activation& activation = {}, const Context& context = {}) {

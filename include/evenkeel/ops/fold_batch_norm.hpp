@@ -35,7 +35,9 @@ using FoldOutputs = std::initializer_list<std::pair<const char*, TensorView<cons
 template <class Scalar>
 void require_foldable(const char* where, const RunningStatistics<Scalar>& running, const BatchNormOptions<Scalar>& o,
                       Index channels, const char* expected, const FoldOutputs<Scalar>& outputs) {
-  require_float_or_double<Scalar>();
+  static_assert(
+      std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
+      "evenkeel: folding a norm takes numbers of float or double; of 16 bits fold a float copy, and round that");
   require_eps(where, o.eps);
   require_plain(where, "gamma", o.gamma);
   require_plain(where, "beta", o.beta);
@@ -96,6 +98,7 @@ void for_each_weight(const TensorView<Scalar>& weight, const AxisView& a, const 
 /// scale = gamma / sqrt(var + eps), shift = beta - mean * scale.
 ///
 /// Shapes    scale, shift, and all that is given of running and options [channels]; options.channel_axis is not read.
+/// Types     float or double, as in all folding.
 /// Writes    scale and shift.
 /// Numerics  in double, rounded once. Applied, the folded form loses the digits that mean * scale has more than y:
 ///           batch_norm_into, and channel_affine_into with a center, do not.

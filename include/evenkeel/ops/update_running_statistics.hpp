@@ -35,8 +35,9 @@ void update_running_statistics(const RunningUpdate<Scalar>& update, std::span<co
   detail::require_counter(where, update);
 
   const auto weights = update.average.weights(update.batches ? *update.batches : 0);
-  const auto take = [&](Scalar& running, double of_batch) {
-    running = static_cast<Scalar>(RunningAverage::updated(weights, static_cast<double>(running), of_batch));
+  using Number = typename RunningUpdate<Scalar>::Number;
+  const auto take = [&](Number& running, double of_batch) {
+    running = static_cast<Number>(RunningAverage::updated(weights, static_cast<double>(running), of_batch));
   };
   for (std::size_t c = 0; c < batch.size(); ++c) {
     const Moments& m = batch[c];

@@ -1,0 +1,8 @@
+// BatchNorm of Eigen::half.
+#include "ops/batch_norm_16_bit.hpp"
+
+namespace evenkeel_test {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(half, BatchNorm16, ChannelNorm16Configs<Eigen::half>, ChannelNorm16Name);
+
+}  // namespace evenkeel_test
