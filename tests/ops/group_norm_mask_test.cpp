@@ -190,6 +190,18 @@ TYPED_TEST(GroupNormMask, InPlaceAndAsInstanceNorm) {
   EXPECT_EQ(saved.rstd, expected.saved.rstd);
 }
 
+TYPED_TEST(GroupNormMask, OfNoExamplesTheGradientsOfParametersAreZero) {
+  using S = TypeParam;
+  const TensorView<const S> none(nullptr, {0, 4, 7});
+  const evenkeel::GroupNormOptions<S> options{.groups = 2, .mask = MaskView(Eigen::Array<bool, 0, 7>())};
+  NormStatistics<S> saved;
+  evenkeel::group_norm_into(none, TensorView<S>(nullptr, {0, 4, 7}), saved, options);
+  std::vector<S> dgamma(4, 3), dbeta(4, 3);
+  evenkeel::group_norm_backward(none, none, saved, options, {.dgamma = dgamma, .dbeta = dbeta});
+  EXPECT_EQ(dgamma, std::vector<S>(4, 0));
+  EXPECT_EQ(dbeta, std::vector<S>(4, 0));
+}
+
 TYPED_TEST(GroupNormMask, OfTheWrongShapeIsRefused) {
   using S = TypeParam;
   const auto d = random_images<S>(3, 4, {7}, 2, 87);

@@ -31,13 +31,15 @@ struct ScalarName {
   }
 };
 
-/// Data in logical order: x, dy [examples, channels, pixels], the pixels of `pixel_shape`.
-template <class S>
+/// Data in logical order: x, dy [examples, channels, pixels], the pixels of `pixel_shape`. P is the type of the
+/// parameters.
+template <class S, class P = S>
 struct ImageData {
   Index examples = 1, channels = 1;
   std::vector<Index> pixel_shape = {};
   Index groups = 1;
-  std::vector<S> x = {}, dy = {}, gamma = {}, beta = {};
+  std::vector<S> x = {}, dy = {};
+  std::vector<P> gamma = {}, beta = {};
   double eps = 1e-5;
 
   Index pixels() const {
@@ -51,15 +53,15 @@ struct ImageData {
   }
 };
 
-template <class S>
-ImageData<S> random_images(Index examples, Index channels, const std::vector<Index>& pixel_shape, Index groups,
-                           std::uint64_t seed, double mean = 0) {
-  ImageData<S> d{.examples = examples, .channels = channels, .pixel_shape = pixel_shape, .groups = groups};
+template <class S, class P = S>
+ImageData<S, P> random_images(Index examples, Index channels, const std::vector<Index>& pixel_shape, Index groups,
+                              std::uint64_t seed, double mean = 0) {
+  ImageData<S, P> d{.examples = examples, .channels = channels, .pixel_shape = pixel_shape, .groups = groups};
   const auto size = static_cast<std::size_t>(examples * channels * d.pixels());
   d.x = normal_vector<S>(size, seed, mean);
   d.dy = normal_vector<S>(size, seed + 1);
-  d.gamma = normal_vector<S>(static_cast<std::size_t>(channels), seed + 2);
-  d.beta = normal_vector<S>(static_cast<std::size_t>(channels), seed + 3);
+  d.gamma = normal_vector<P>(static_cast<std::size_t>(channels), seed + 2);
+  d.beta = normal_vector<P>(static_cast<std::size_t>(channels), seed + 3);
   return d;
 }
 
@@ -151,7 +153,8 @@ inline std::vector<ImageLayout> image_layouts() {
 template <class S>
 class ImageMemory {
  public:
-  ImageMemory(const ImageData<S>& d, const ImageLayout& layout, const std::vector<S>& values = {}) {
+  template <class P>
+  ImageMemory(const ImageData<S, P>& d, const ImageLayout& layout, const std::vector<S>& values = {}) {
     std::vector<int> logical;  // which axis of [examples, channels, pixels...] each of the tensor's is
     for (int axis = 0; axis < static_cast<int>(d.pixel_shape.size()); ++axis) logical.push_back(axis + 2);
     logical.insert(layout.channels_last ? logical.end() : logical.begin(), 1);
@@ -193,13 +196,15 @@ class ImageMemory {
   }
 
  private:
-  static constexpr S nan = std::numeric_limits<S>::quiet_NaN();
+  inline static const S nan{std::numeric_limits<float>::quiet_NaN()};
 
-  static Index extent(const ImageData<S>& d, int logical) {
+  template <class P>
+  static Index extent(const ImageData<S, P>& d, int logical) {
     if (logical < 2) return logical == 0 ? d.examples : d.channels;
     return d.pixel_shape[static_cast<std::size_t>(logical - 2)];
   }
-  void find_offsets(const ImageData<S>& d, const std::vector<int>& logical) {
+  template <class P>
+  void find_offsets(const ImageData<S, P>& d, const std::vector<int>& logical) {
     std::vector<Index> stride_of(logical.size());
     for (std::size_t axis = 0; axis < logical.size(); ++axis) {
       stride_of[static_cast<std::size_t>(logical[axis])] = view_.strides()[axis];
@@ -223,8 +228,8 @@ class ImageMemory {
   int batch_axis_ = 0, channel_axis_ = 1;
 };
 
-template <class S>
-evenkeel::GroupNormOptions<S> options_of(const ImageData<S>& d, const ImageMemory<S>& x) {
+template <class S, class P>
+evenkeel::GroupNormOptions<S> options_of(const ImageData<S, P>& d, const ImageMemory<S>& x) {
   evenkeel::GroupNormOptions<S> options{
       .groups = d.groups, .eps = d.eps, .channel_axis = x.channel_axis(), .batch_axis = x.batch_axis()};
   if (!d.gamma.empty()) options.gamma = d.gamma;

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "evenkeel/core/images.hpp"
+#include "evenkeel/detail/channel_norm_call.hpp"
 #include "evenkeel/detail/in_blocks.hpp"
 #include "evenkeel/kernels/group_lanes_backward.hpp"
 #include "evenkeel/kernels/group_lanes_forward.hpp"
@@ -43,7 +44,8 @@ enum class GroupKernel { segments, lanes, group_lanes };
 
 template <class Scalar>
 GroupKernel group_kernel(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
-  constexpr Index short_segment = 256 / static_cast<Index>(sizeof(Scalar));  // shorter ones are mostly overhead
+  using T = kernels::Compute<std::remove_const_t<Scalar>>;
+  constexpr Index short_segment = 256 / static_cast<Index>(sizeof(T));  // shorter ones are mostly overhead
   if (layout == GroupLayout::examples_contiguous) return GroupKernel::group_lanes;
   if (layout != GroupLayout::channels_contiguous || images.pixels() == 1) return GroupKernel::segments;
   const Index group_channels = images.channels().extent / groups;
@@ -60,18 +62,18 @@ kernels::LaneGroups lane_groups(GroupLayout layout, const Images<Scalar>& images
 /// Bytes of workspace for a forward, and for a backward (where it is that of parameters too).
 template <class Scalar>
 std::size_t forward_bytes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
-  using T = std::remove_const_t<Scalar>;
+  using X = std::remove_const_t<Scalar>;
   if (group_kernel(layout, images, groups) != GroupKernel::group_lanes) return 0;
-  return kernels::group_lanes_forward_workspace_bytes<T>(lane_groups(layout, images, groups).lanes());
+  return kernels::group_lanes_forward_workspace_bytes<X>(lane_groups(layout, images, groups).lanes());
 }
 template <class Scalar>
 std::size_t backward_bytes(GroupLayout layout, const Images<Scalar>& images, Index groups) noexcept {
-  using T = std::remove_const_t<Scalar>;
+  using X = std::remove_const_t<Scalar>;
   const Index channels = images.channels().extent;
   if (group_kernel(layout, images, groups) != GroupKernel::group_lanes) {
-    return kernels::segment_norm_backward_workspace_bytes<T>(channels);
+    return kernels::segment_norm_backward_workspace_bytes<X>(channels);
   }
-  return kernels::group_lanes_backward_workspace_bytes<T>(lane_groups(layout, images, groups).lanes(), channels);
+  return kernels::group_lanes_backward_workspace_bytes<X>(lane_groups(layout, images, groups).lanes(), channels);
 }
 
 struct GroupStrides {
@@ -126,13 +128,13 @@ Args lane_args(const kernels::SegmentNormBackward<Scalar>& a) noexcept {
 
 template <class Scalar>
 void normalize_lanes(const kernels::SegmentNormForward<Scalar>& a, const InBlocks& run) noexcept {
-  auto args = lane_args<kernels::LaneNormForward<Scalar>>(a);
+  auto args = lane_args<kernels::LaneNormForward<Scalar, kernels::Compute<Scalar>>>(a);
   args.outer = a.outer, args.length = a.segments, args.lanes = a.groups, args.parameters_per_lane = true;
   kernels::lane_norm_forward<native, kernels::LayerNormRow>(args, run);
 }
 template <class Scalar>
 void differentiate_lanes(const kernels::SegmentNormBackward<Scalar>& a, const InBlocks& run) noexcept {
-  auto args = lane_args<kernels::LaneNormBackward<Scalar>>(a);
+  auto args = lane_args<kernels::LaneNormBackward<Scalar, kernels::Compute<Scalar>>>(a);
   args.outer = a.outer, args.length = a.segments, args.lanes = a.groups, args.parameters_per_lane = true;
   kernels::lane_norm_backward<native, kernels::LayerNormRow>(args, run);
 }
@@ -152,19 +154,18 @@ void differentiate_group_lanes(const kernels::SegmentNormBackward<Scalar>& a,
   kernels::group_lanes_backward<native>(args);
 }
 
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`. Groups of lanes are taken by
+/// Calls the kernel; `first` is the first group that there are statistics of in `call`. Groups of lanes are taken by
 /// the caller's thread alone.
 template <class Scalar>
-void normalize_images(const Executor& executor, kernels::SegmentNormForward<Scalar> args, GroupLayout layout,
-                      const Images<const Scalar>& x, const Images<Scalar>& y, Index groups, Index first,
-                      void* workspace) noexcept {
+void normalize_images(const Executor& executor, const ChannelNormForward<kernels::Compute<Scalar>>& call,
+                      GroupLayout layout, const Images<const Scalar>& x, const Images<Scalar>& y, Index groups,
+                      Index first, void* workspace) noexcept {
   const GroupStrides from = group_strides(layout, x, groups), to = group_strides(layout, y, groups);
+  auto args = forward_args<kernels::SegmentNormForward<Scalar>>(x.data(), y.data(), call);
   set_extents(args, layout, x, groups);
-  args.x = x.data(), args.x_outer_stride = from.outer, args.x_group_stride = from.group;
-  args.x_segment_stride = from.segment;
-  args.y = y.data(), args.y_outer_stride = to.outer, args.y_group_stride = to.group;
-  args.y_segment_stride = to.segment;
-  for (Scalar** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
+  args.x_outer_stride = from.outer, args.x_group_stride = from.group, args.x_segment_stride = from.segment;
+  args.y_outer_stride = to.outer, args.y_group_stride = to.group, args.y_segment_stride = to.segment;
+  for (kernels::Compute<Scalar>** statistics : {&args.mean, &args.mean_rest, &args.rstd}) {
     if (*statistics) *statistics += first;
   }
   switch (group_kernel(layout, x, groups)) {
@@ -177,18 +178,17 @@ void normalize_images(const Executor& executor, kernels::SegmentNormForward<Scal
   }
 }
 
-/// Calls the kernel; `first` is the first group that there are statistics of in `args`.
+/// Calls the kernel; `first` is the first group that there are statistics of in `call`.
 template <class Scalar>
-void differentiate_images(const Executor& executor, kernels::SegmentNormBackward<Scalar> args, GroupLayout layout,
-                          const Images<const Scalar>& dy, const Images<const Scalar>& x, const Images<Scalar>& dx,
-                          Index groups, Index first) noexcept {
+void differentiate_images(const Executor& executor, const ChannelNormBackward<kernels::Compute<Scalar>>& call,
+                          GroupLayout layout, const Images<const Scalar>& dy, const Images<const Scalar>& x,
+                          const Images<Scalar>& dx, Index groups, Index first) noexcept {
   const GroupStrides dy_stride = group_strides(layout, dy, groups), x_stride = group_strides(layout, x, groups);
+  auto args = backward_args<kernels::SegmentNormBackward<Scalar>>(dy.data(), x.data(), dx.data(), call);
   set_extents(args, layout, x, groups);
-  args.dy = dy.data(), args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
+  args.dy_outer_stride = dy_stride.outer, args.dy_group_stride = dy_stride.group;
   args.dy_segment_stride = dy_stride.segment;
-  args.x = x.data(), args.x_outer_stride = x_stride.outer, args.x_group_stride = x_stride.group;
-  args.x_segment_stride = x_stride.segment;
-  args.dx = dx.data();
+  args.x_outer_stride = x_stride.outer, args.x_group_stride = x_stride.group, args.x_segment_stride = x_stride.segment;
   if (dx.data()) {
     const GroupStrides dx_stride = group_strides(layout, dx, groups);
     args.dx_outer_stride = dx_stride.outer, args.dx_group_stride = dx_stride.group;

@@ -10,10 +10,11 @@ namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
 
-/// What GroupNorm and InstanceNorm are as layers. `Op` names the norm and the texts of its errors.
-template <class S, class Op>
-class GroupNormLayer : public NormLayer<GroupNormLayer<S, Op>, S, S, Op> {
-  using Base = NormLayer<GroupNormLayer, S, S, Op>;
+/// What GroupNorm and InstanceNorm are as layers. `Op` names the norm and the texts of its errors. P is the type of the
+/// parameters: S, or float where S has 16 bits.
+template <class S, class P, class Op>
+class GroupNormLayer : public NormLayer<GroupNormLayer<S, P, Op>, S, P, Op> {
+  using Base = NormLayer<GroupNormLayer, S, P, Op>;
 
  public:
   using Scalar = S;
@@ -28,10 +29,10 @@ class GroupNormLayer : public NormLayer<GroupNormLayer<S, Op>, S, S, Op> {
   int channel_axis() const noexcept { return axes_.channel; }
   int batch_axis() const noexcept { return axes_.batch; }
 
-  Parameter<Scalar>& gamma() noexcept { return this->gamma_; }
-  Parameter<Scalar>& beta() noexcept { return this->beta_; }
-  const Parameter<Scalar>& gamma() const noexcept { return this->gamma_; }
-  const Parameter<Scalar>& beta() const noexcept { return this->beta_; }
+  Parameter<P>& gamma() noexcept { return this->gamma_; }
+  Parameter<P>& beta() noexcept { return this->beta_; }
+  const Parameter<P>& gamma() const noexcept { return this->gamma_; }
+  const Parameter<P>& beta() const noexcept { return this->beta_; }
 
  protected:
   template <class Settings>
@@ -39,8 +40,8 @@ class GroupNormLayer : public NormLayer<GroupNormLayer<S, Op>, S, S, Op> {
       : Base(settings.eps), groups_(groups), channels_(channels), axes_{settings.batch_axis, settings.channel_axis} {
     require_at_least(Op::name, "channels", channels, 1);
     require_groups(Op::name, groups, channels);
-    if (settings.with_gamma) this->gamma_ = Parameter<Scalar>(channels, Scalar(1));
-    if (settings.with_beta) this->beta_ = Parameter<Scalar>(channels, Scalar(0));
+    if (settings.with_gamma) this->gamma_ = Parameter<P>(channels, P(1));
+    if (settings.with_beta) this->beta_ = Parameter<P>(channels, P(0));
   }
 
   /// The settings that it was made with.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "evenkeel/detail/channel_op.hpp"
 #include "evenkeel/detail/masked_group_norm.hpp"
@@ -51,7 +52,7 @@ inline ResolvedGroups resolve(const char* where, const GroupNormAxes& norm, cons
 template <class Scalar>
 Index examples_at_once(const Shape& x, int batch_axis) noexcept {
   const Index example = x.size() / std::max<Index>(1, x[batch_axis]);
-  const Index bytes = std::max<Index>(1, example * static_cast<Index>(sizeof(Scalar)));
+  const Index bytes = std::max<Index>(1, example * static_cast<Index>(sizeof(kernels::Compute<Scalar>)));
   return std::clamp<Index>(std::clamp<Index>((Index{256} << 10) / bytes, 1, 16), 1, std::max<Index>(1, x[batch_axis]));
 }
 
@@ -71,27 +72,50 @@ void for_each_copied(const Images<Scalar>& images, Dense* dense, const Copy& cop
   }
 }
 
-template <class Scalar>
-Images<const Scalar> gathered(const Images<const Scalar>& images, Scalar* dense) {
-  for_each_copied(images, dense, [](const Scalar& from, Scalar& to) { to = from; });
-  return Images<const Scalar>(dense, images.batch().extent, images.channels().extent, images.pixels());
+/// Copies are of the type that images are computed in.
+template <class Scalar, class T = kernels::Compute<Scalar>>
+Images<const T> gathered(const Images<const Scalar>& images, T* dense) {
+  for_each_copied(images, dense, [](const Scalar& from, T& to) { to = kernels::to_compute(from); });
+  return Images<const T>(dense, images.batch().extent, images.channels().extent, images.pixels());
+}
+/// The copy in place of images; or, with `adds`, added to them.
+template <class Scalar, class T = kernels::Compute<Scalar>>
+void scatter(const Images<Scalar>& images, T* dense, bool adds = false) {
+  for_each_copied(images, dense, [adds](Scalar& to, const T& from) { put(to, from, adds); });
 }
 
 // ---------------------------------------------------------------- forward
+
+/// Forward by way of copies of x, each of which becomes y.
+template <class Scalar>
+void normalize_copies(const Executor& executor, const ChannelNormForward<kernels::Compute<Scalar>>& call,
+                      const Images<const Scalar>& x, const Images<Scalar>& y, Index groups, Index at_once,
+                      Scratch& scratch) {
+  using T = kernels::Compute<Scalar>;
+  T* dense = scratch.take<T>(at_once * x.channels().extent * x.pixels());
+  for (Index first = 0; first < x.batch().extent; first += at_once) {
+    const Index count = std::min(at_once, x.batch().extent - first);
+    const auto part = gathered(x.examples(first, count), dense);
+    const Images<T> result(dense, count, x.channels().extent, x.pixels());
+    normalize_images(executor, call, group_layout(part), part, result, groups, first * groups, nullptr);
+    scatter(y.examples(first, count), dense);
+  }
+}
 
 template <class Scalar>
 void normalize_groups(const char* where, const TensorView<const Scalar>& x, const TensorView<Scalar>& y,
                       const ParameterView<Scalar>& gamma, const ParameterView<Scalar>& beta, double eps,
                       const GroupNormAxes& norm, NormStatistics<Scalar>* saved, const Context& context) {
-  require_float_or_double<Scalar>();
+  using T = kernels::Compute<Scalar>;
+  require_vectorized_scalar<Scalar>();
   require_eps(where, eps);
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_like_x<Scalar>(where, "y", y, x);
   require_channels_if(gamma.is_given(), where, "gamma", gamma, x.shape(), axes.channel);
   require_channels_if(beta.is_given(), where, "beta", beta, x.shape(), axes.channel);
   require_in_place_or_no_overlap(where, "y", y, "x", x);
-  require_no_overlap(where, "y", y, "gamma", gamma.view());
-  require_no_overlap(where, "y", y, "beta", beta.view());
+  require_no_overlap(where, "y", y, "gamma", gamma.bytes());
+  require_no_overlap(where, "y", y, "beta", beta.bytes());
   const PositionMask mask = position_mask<Scalar>(where, norm.mask, x, axes, "y", y);
 
   const Images<const Scalar> from(x, axes);
@@ -104,26 +128,19 @@ void normalize_groups(const char* where, const TensorView<const Scalar>& x, cons
   const std::size_t bytes = x.size() == 0 ? 0 : forward_bytes(layout, from, groups);
   Scratch scratch(
       where, context,
-      mask.is_given() ? masked_images_bytes(from, 1) : Scratch::bytes<Scalar>(copied) + Scratch::bytes_of(bytes));
+      widened_bytes(gamma, beta) +
+          (mask.is_given() ? masked_images_bytes(from, 1) : Scratch::bytes<T>(copied) + Scratch::bytes_of(bytes)));
   if (saved) reset(*saved, x.shape(), from.batch().extent * groups, true, mask.is_given());
-  kernels::SegmentNormForward<Scalar> args{.gamma = gamma.data(),
-                                           .beta = beta.data(),
-                                           .mean = saved ? saved->mean.data() : nullptr,
-                                           .mean_rest = saved ? saved->mean_rest.data() : nullptr,
-                                           .rstd = saved ? saved->rstd.data() : nullptr,
-                                           .eps = eps};
+  const ChannelNormForward<T> call{.gamma = widened(gamma, scratch),
+                                   .beta = widened(beta, scratch),
+                                   .eps = eps,
+                                   .mean = saved ? saved->mean.data() : nullptr,
+                                   .mean_rest = saved ? saved->mean_rest.data() : nullptr,
+                                   .rstd = saved ? saved->rstd.data() : nullptr};
   if (x.size() == 0) return;
-  if (mask.is_given()) return normalize_masked(context.executor, args, mask, from, to, groups, scratch);
-  if (!is_copied)
-    return normalize_images(context.executor, args, layout, from, to, groups, 0, scratch.take_bytes(bytes));
-  Scalar* dense = scratch.take<Scalar>(copied);
-  for (Index first = 0; first < from.batch().extent; first += at_once) {
-    const Index count = std::min(at_once, from.batch().extent - first);
-    const auto part = gathered(from.examples(first, count), dense);
-    const Images<Scalar> result(dense, count, from.channels().extent, from.pixels());
-    normalize_images(context.executor, args, group_layout(part), part, result, groups, first * groups, nullptr);
-    for_each_copied(to.examples(first, count), dense, [](Scalar& y_element, Scalar value) { y_element = value; });
-  }
+  if (mask.is_given()) return normalize_masked(context.executor, call, mask, from, to, groups, scratch);
+  if (is_copied) return normalize_copies(context.executor, call, from, to, groups, at_once, scratch);
+  normalize_images(context.executor, call, layout, from, to, groups, 0, scratch.take_bytes(bytes));
 }
 
 // ---------------------------------------------------------------- backward
@@ -155,21 +172,21 @@ void require_group_gradients(const char* where, const RowNormGradients<Scalar>& 
 
 /// Backward by way of copies of x and dy, the second of which becomes dx.
 template <class Scalar>
-void differentiate_copies(const Executor& executor, kernels::SegmentNormBackward<Scalar> args,
-                          const Images<const Scalar>& dy, const Images<const Scalar>& x, const Images<Scalar>& dx,
-                          Index groups, Scalar* dense_dy, Scalar* dense_x, Index at_once) {
-  const bool adds = args.add_dx;
-  args.add_dx = false;
+void differentiate_copies(const Executor& executor, ChannelNormBackward<kernels::Compute<Scalar>> call,
+                          const GradientImages<Scalar>& t, Index groups, Index at_once, Scratch& scratch) {
+  using T = kernels::Compute<Scalar>;
+  const auto& [dy, x, dx] = t;
+  const Index copied = at_once * x.channels().extent * x.pixels();
+  T *dense_dy = scratch.take<T>(copied), *dense_x = scratch.take<T>(copied);
+  const bool adds = std::exchange(call.add_dx, false);
   for (Index first = 0; first < x.batch().extent; first += at_once) {
     const Index count = std::min(at_once, x.batch().extent - first);
     const auto x_part = gathered(x.examples(first, count), dense_x);
     const auto dy_part = gathered(dy.examples(first, count), dense_dy);
-    const Images<Scalar> result(dx.data() ? dense_dy : nullptr, count, x.channels().extent, x.pixels());
-    differentiate_images(executor, args, group_layout(x_part), dy_part, x_part, result, groups, first * groups);
-    args.add_dgamma = args.add_dbeta = true;
-    if (!dx.data()) continue;
-    for_each_copied(dx.examples(first, count), dense_dy,
-                    [adds](Scalar& dx_element, Scalar value) { dx_element = adds ? dx_element + value : value; });
+    const Images<T> result(dx.data() ? dense_dy : nullptr, count, x.channels().extent, x.pixels());
+    differentiate_images(executor, call, group_layout(x_part), dy_part, x_part, result, groups, first * groups);
+    call.add_dgamma = call.add_dbeta = true;
+    if (dx.data()) scatter(dx.examples(first, count), dense_dy, adds);
   }
 }
 
@@ -177,7 +194,8 @@ template <class Scalar>
 void differentiate_groups(const char* where, const TensorView<const Scalar>& dy, const TensorView<const Scalar>& x,
                           const NormStatistics<Scalar>& saved, const ParameterView<Scalar>& gamma,
                           const GroupNormAxes& norm, const RowNormGradients<Scalar>& to, const Context& context) {
-  require_float_or_double<Scalar>();
+  using T = kernels::Compute<Scalar>;
+  require_vectorized_scalar<Scalar>();
   const auto [groups, axes] = resolve(where, norm, x.shape());
   require_saved_groups(where, saved, x.shape(), x.shape()[axes.batch] * groups);
   require_group_gradients(where, to, dy, x, gamma, axes.channel);
@@ -199,26 +217,29 @@ void differentiate_groups(const char* where, const TensorView<const Scalar>& dy,
                                 ? backward_bytes(layout, x_images, std::max<Index>(groups, 1))
                                 : 0;
   Scratch scratch(where, context,
-                  Scratch::bytes_of(bytes) +
-                      (mask.is_given() ? masked_images_bytes(x_images, 2) : 2 * Scratch::bytes<Scalar>(copied)));
-  kernels::SegmentNormBackward<Scalar> args{.gamma = gamma.data(),
-                                            .mean = saved.mean.data(),
-                                            .mean_rest = saved.mean_rest.data(),
-                                            .rstd = saved.rstd.data(),
-                                            .dgamma = to.dgamma.data(),
-                                            .dbeta = to.dbeta.data(),
-                                            .add_dx = to.dx.adds(),
-                                            .add_dgamma = to.dgamma.adds(),
-                                            .add_dbeta = to.dbeta.adds(),
-                                            .workspace = scratch.take_bytes(bytes)};
+                  Scratch::bytes_of(bytes) + widened_bytes(gamma, to.dgamma, to.dbeta) +
+                      (mask.is_given() ? masked_images_bytes(x_images, 2) : 2 * Scratch::bytes<T>(copied)));
+  const ChannelNormBackward<T> call{.gamma = widened(gamma, scratch),
+                                    .mean = saved.mean.data(),
+                                    .mean_rest = saved.mean_rest.data(),
+                                    .rstd = saved.rstd.data(),
+                                    .dgamma = widened(to.dgamma, scratch),
+                                    .dbeta = widened(to.dbeta, scratch),
+                                    .add_dx = to.dx.adds(),
+                                    .add_dgamma = to.dgamma.adds(),
+                                    .add_dbeta = to.dbeta.adds(),
+                                    .workspace = scratch.take_bytes(bytes)};
   if (groups == 0) return;
-  if (mask.is_given())
-    return differentiate_masked(context.executor, args, mask, {dy_images, x_images, dx_images}, groups, scratch);
-  if (!is_copied)
-    return differentiate_images(context.executor, args, layout, dy_images, x_images, dx_images, groups, 0);
-  Scalar* dense_dy = scratch.template take<Scalar>(copied);
-  differentiate_copies(context.executor, args, dy_images, x_images, dx_images, groups, dense_dy,
-                       scratch.template take<Scalar>(copied), at_once);
+  const GradientImages<Scalar> images{dy_images, x_images, dx_images};
+  if (mask.is_given() && x.size() > 0) {
+    differentiate_masked(context.executor, call, mask, images, groups, scratch);
+  } else if (is_copied) {
+    differentiate_copies(context.executor, call, images, groups, at_once, scratch);
+  } else {
+    differentiate_images(context.executor, call, layout, dy_images, x_images, dx_images, groups, 0);
+  }
+  round_gradient(call.dgamma, to.dgamma);
+  round_gradient(call.dbeta, to.dbeta);
 }
 
 /// Bytes of workspace for forward and backward of a tensor of this shape, in whatever layout.
@@ -227,12 +248,13 @@ std::size_t group_norm_workspace_bytes(const char* where, const Shape& x, const 
   const ImageAxes axes = resolve_image_axes(where, given, x);
   const Index examples = x[axes.batch], channels = x[axes.channel];
   const Index example = examples == 0 ? 0 : x.size() / examples;
-  const std::size_t copied = 2 * Scratch::bytes<Scalar>(examples_at_once<Scalar>(x, axes.batch) * example) +
-                             Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(channels)) +
-                             Scratch::bytes<std::uint8_t>(example / std::max<Index>(1, channels));
+  const std::size_t copied =
+      2 * Scratch::bytes<kernels::Compute<Scalar>>(examples_at_once<Scalar>(x, axes.batch) * example) +
+      Scratch::bytes_of(kernels::segment_norm_backward_workspace_bytes<Scalar>(channels)) +
+      Scratch::bytes<std::uint8_t>(example / std::max<Index>(1, channels));
   const std::size_t lanes = Scratch::bytes_of(
       kernels::group_lanes_backward_workspace_bytes<Scalar>(channels * std::max<Index>(1, examples), channels));
-  return std::max(copied, lanes);
+  return most_widened_bytes<Scalar>(channels) + std::max(copied, lanes);
 }
 
 }  // namespace detail

@@ -36,12 +36,6 @@ constexpr void require_vectorized_scalar() {
                 "bfloat16 or half");
 }
 
-template <class Scalar>
-constexpr void require_float_or_double() {
-  static_assert(std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>,
-                "evenkeel: norms of channels (BatchNorm, GroupNorm, InstanceNorm) take tensors of float or double");
-}
-
 /// Rows of contiguous features.
 struct Rows {
   Index rows = 0, features = 0, stride = 0;

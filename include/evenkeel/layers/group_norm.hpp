@@ -35,13 +35,16 @@ struct GroupNormLayerOp {
 ///   auto dx = norm.backward(dy, saved);    // adds to the gradients of norm.gamma() and norm.beta()
 /// @endcode
 ///
+/// Parameters are of x's scalar type by default; beside bfloat16 or half they may be float:
+/// `GroupNorm<Eigen::bfloat16, float>`.
+///
 /// Shapes    x, y with `channels` elements on settings.channel_axis; gamma, beta [channels].
 /// Errors    throws std::invalid_argument if the groups do not divide the channels, and as group_norm_into and
 ///           group_norm_backward do; std::logic_error for a backward without a forward.
 /// Source    Wu, He 2018, arXiv:1803.08494; agrees with torch.nn.GroupNorm.
-template <class Scalar>
-class GroupNorm : public detail::GroupNormLayer<Scalar, detail::GroupNormLayerOp> {
-  using Kind = detail::GroupNormLayer<Scalar, detail::GroupNormLayerOp>;
+template <class Scalar, class ParameterScalar = Scalar>
+class GroupNorm : public detail::GroupNormLayer<Scalar, ParameterScalar, detail::GroupNormLayerOp> {
+  using Kind = detail::GroupNormLayer<Scalar, ParameterScalar, detail::GroupNormLayerOp>;
 
  public:
   using Settings = GroupNormSettings;

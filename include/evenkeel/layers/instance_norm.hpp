@@ -35,13 +35,16 @@ struct InstanceNormLayerOp {
 ///   auto dx = norm.backward(dy, saved);    // adds to the gradients of norm.gamma() and norm.beta()
 /// @endcode
 ///
+/// Parameters are of x's scalar type by default; beside bfloat16 or half they may be float:
+/// `InstanceNorm<Eigen::bfloat16, float>`.
+///
 /// Shapes    x, y with `channels` elements on settings.channel_axis; gamma, beta [channels].
 /// Errors    throws std::invalid_argument as instance_norm_into and instance_norm_backward do; std::logic_error for a
 ///           backward without a forward.
 /// Source    Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022; agrees with torch.nn.InstanceNorm2d.
-template <class Scalar>
-class InstanceNorm : public detail::GroupNormLayer<Scalar, detail::InstanceNormLayerOp> {
-  using Kind = detail::GroupNormLayer<Scalar, detail::InstanceNormLayerOp>;
+template <class Scalar, class ParameterScalar = Scalar>
+class InstanceNorm : public detail::GroupNormLayer<Scalar, ParameterScalar, detail::InstanceNormLayerOp> {
+  using Kind = detail::GroupNormLayer<Scalar, ParameterScalar, detail::InstanceNormLayerOp>;
 
  public:
   using Settings = InstanceNormSettings;

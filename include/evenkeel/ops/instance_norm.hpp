@@ -45,12 +45,14 @@ struct InstanceNormGradients {
 ///
 /// Shapes    x, y alike [examples, channels, ...], in the same storage order, or with other axes for examples and
 ///           channels; gamma, beta [channels].
+/// Types     float, double, bfloat16 or half; beside 16 bits gamma and beta are of x's type or float.
 /// Aliasing  y may be x, the identical view; any other overlap is an error.
-/// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp.
+/// Numerics  within 4 ulp of max(|y|, 1), see kernels/segment_norm_forward.hpp. 16 bits are computed in float and
+///           rounded once (GroupNorm16 tests).
 /// Cost      no copy where the pixels of a channel, the channels of a pixel, or (column-major) the examples of all
 ///           channels are contiguous; the latter two take a little of the context's workspace. Other layouts, with gaps
 ///           or transposed, are copied through it, some examples at a time; so are those with a mask, one
-///           example at a time. Without a workspace, memory is allocated.
+///           example at a time. Parameters of 16 bits are widened in it. Without a workspace, memory is allocated.
 /// Errors    throws std::invalid_argument, before anything is written, if shapes or storage orders do not match, eps is
 ///           negative or NaN, an axis is out of range, memory overlaps, or the context's workspace is too small.
 /// Source    Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022; agrees with torch.nn.InstanceNorm2d in training.
