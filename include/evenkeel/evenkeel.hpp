@@ -28,6 +28,7 @@
 #include "evenkeel/core/channel_view.hpp"
 #include "evenkeel/core/concepts.hpp"
 #include "evenkeel/core/context.hpp"
+#include "evenkeel/core/dropout_draw.hpp"
 #include "evenkeel/core/dropout_mask.hpp"
 #include "evenkeel/core/eigen_tensor.hpp"
 #include "evenkeel/core/executor.hpp"

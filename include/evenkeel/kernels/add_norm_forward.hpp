@@ -13,7 +13,7 @@ namespace kernels {
 /// Longer rows than those of StoredRows are written while the next ones are measured, as measured on AMD Zen 4.
 template <class Arch, class X>
 struct SummedRows {
-  const ResidualAddArgs<X>* sum;
+  DroppedRows<Arch, X>* rows;
 
   static RowPlan plan(Index features) noexcept {
     const Index row_bytes = features * static_cast<Index>(sizeof(X));
@@ -22,16 +22,17 @@ struct SummedRows {
   }
 
   /// Columns from `start` on of row i.
-  ResidualRow<Arch, X> block(Index i, Index start) const noexcept { return {*sum, i, start}; }
+  ResidualRow<Arch, X> block(Index i, Index start) const noexcept { return rows->block(i, start); }
 };
 
 template <class Arch, template <class, class, bool> class NormRow, class X, class P>
 [[gnu::flatten]] inline void normalize_sums(const ResidualAddArgs<X>& sum, const RowNormForward<X, P>& norm) noexcept {
   using Source = SummedRows<Arch, X>;
-  RowNormForwardPass<Arch, NormRow, X, P, Source>(norm, Source{&sum}, Source::plan(norm.features)).run();
+  DroppedRows<Arch, X> rows(sum);
+  RowNormForwardPass<Arch, NormRow, X, P, Source>(norm, Source{&rows}, Source::plan(norm.features)).run();
 }
 
-/// s = alpha * x + lambda * (d + bias), then y = x_hat * gamma + beta with the statistics of s: as residual_add and
+/// s = alpha * x + lambda * drop(d + bias), then y = x_hat * gamma + beta with the statistics of s: as residual_add and
 /// row_norm_forward one after the other, to the last bit.
 ///
 /// The norm's x is the sum's s, and both have the same rows and features; the sum has x and d. Rows, or columns of few
@@ -47,9 +48,10 @@ inline void add_norm_forward(const ResidualAddArgs<X>& sum, const RowNormForward
   if (norm.rows == 0 || norm.features == 0) return;
   const Index row_bytes = norm.features * static_cast<Index>(sizeof(X));
   if constexpr (!std::is_same_v<Run, InOnePiece>) {
-    if (run.cuts(norm.rows, row_bytes)) {
+    if (run.cuts(norm.rows, row_bytes) && !sum.drop.draw) {  // the block that is dropped is one for all threads
       using Source = SummedRows<Arch, X>;
-      return RowNormForwardPass<Arch, NormRow, X, P, Source>(norm, Source{&sum}, {}).run_by_columns(run);
+      DroppedRows<Arch, X> rows(sum);
+      return RowNormForwardPass<Arch, NormRow, X, P, Source>(norm, Source{&rows}, {}).run_by_columns(run);
     }
   }
   run(norm.rows, row_bytes, [&](Index first, Index last) {

@@ -109,6 +109,10 @@ struct Simd {
   }
 
   static Batch sqrt(const Batch& v) noexcept { return xsimd::sqrt(v); }
+  /// v where `condition` is not 0, else 0, be v what it may.
+  static Batch where(const Batch& condition, const Batch& v) noexcept {
+    return xsimd::select(condition != Batch(T(0)), v, Batch(T(0)));
+  }
   /// Whether a <= b in every lane; false where either is NaN.
   static bool all_at_most(const Batch& a, const Batch& b) noexcept { return xsimd::all(a <= b); }
 
@@ -236,6 +240,7 @@ struct Simd<scalar, T> {
 
   static T broadcast(T value) noexcept { return value; }
   static T sqrt(T v) noexcept { return std::sqrt(v); }
+  static T where(T condition, T v) noexcept { return condition != T(0) ? v : T(0); }
   static bool all_at_most(T a, T b) noexcept { return a <= b; }
   static T sum(T v) noexcept { return v; }
   template <class U>
