@@ -22,13 +22,15 @@ template <class Op>
 struct SumAndNorm {
   std::size_t rows, features;
   double alpha, eps;
+  evenkeel::DropoutMask drop;
 
   template <class Inputs>
   auto operator()(const Inputs& in) const {
     auto s = in[0];
     for (std::size_t i = 0; i < s.size(); ++i) {
       const auto& lambda = in[4][in[4].size() == 1 ? 0 : i % features];
-      s[i] = static_cast<long double>(alpha) * s[i] + lambda * (in[1][i] + in[5][i % features]);
+      const long double kept = drop.keeps(i) ? 1 / (1 - static_cast<long double>(drop.p())) : 0;
+      s[i] = static_cast<long double>(alpha) * s[i] + lambda * (kept * (in[1][i] + in[5][i % features]));
     }
     auto both = Op::Alone::Kernel::Norm::y(s, rows, features, in[2], in[3], static_cast<long double>(eps));
     both.insert(both.begin(), s.begin(), s.end());
@@ -38,9 +40,9 @@ struct SumAndNorm {
 
 TYPED_TEST(AddNormGradient, MatchesDualNumbersInEveryInputAndParameter) {
   using Op = TypeParam;
-  for (const bool has_vector : {false, true}) {
+  for (const auto& [has_vector, p] : {std::pair{false, 0.0}, {true, 0.0}, {false, 0.375}, {true, 0.375}}) {
     for (const auto& [rows, features] : {std::pair{3, 7}, {35, 4}, {2, 17}}) {
-      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(features));
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(features) + ", p = " + std::to_string(p));
       const auto size = static_cast<std::size_t>(rows * features), columns = static_cast<std::size_t>(features);
       const Shape shape{rows, features};
       std::vector<std::vector<double>> in;
@@ -51,6 +53,7 @@ TYPED_TEST(AddNormGradient, MatchesDualNumbersInEveryInputAndParameter) {
       ResidualSumOptions<double> sum;
       sum.alpha = -1.25;
       sum.bias = in[5];
+      sum.drop = evenkeel::DropoutMask(p, {8}, 1);
       if (has_vector) {
         sum.lambdas = in[4];
       } else {
@@ -73,7 +76,7 @@ TYPED_TEST(AddNormGradient, MatchesDualNumbersInEveryInputAndParameter) {
       for (const auto& input : in) wide.push_back(oracle::widen(input));
       Reals upstream = oracle::widen(ds);
       for (const double value : dy) upstream.push_back(value);
-      const SumAndNorm<Op> function{static_cast<std::size_t>(rows), columns, sum.alpha, 0.01};
+      const SumAndNorm<Op> function{static_cast<std::size_t>(rows), columns, sum.alpha, 0.01, sum.drop};
       for (std::size_t input = 0; input < in.size(); ++input) {
         if (input == 3 && !Op::centred) continue;
         const Reals expected = gradient(wide, input, function, upstream);

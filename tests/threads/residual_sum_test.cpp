@@ -107,5 +107,47 @@ TYPED_TEST(ResidualSumThreads, GradientsOfParametersHaveTheBitsOfOneThread) {
   });
 }
 
+TYPED_TEST(ResidualSumThreads, WithADropTheyHaveTheBitsOfOneThread) {
+  using S = TypeParam;
+  for (const StorageOrder order : {row_major, column_major}) {
+    for (const auto kind : {evenkeel::DropoutKind::per_element, evenkeel::DropoutKind::per_sample}) {
+      const auto x = this->tensor(order, 1, 11), h = this->tensor(order, 3, 12), dy = this->tensor(order, 2, 13);
+      evenkeel::ResidualSumOptions<S> sum;
+      sum.lambda = 1.3, sum.drop = evenkeel::DropoutMask(0.25, {3}, 5, kind);
+      expect_parallel([&](const Context& context) {
+        const auto s = this->tensor(order, 2), y = this->tensor(order, 1), alone = this->tensor(order, 2);
+        const auto dx = this->tensor(order, 2), dh = this->tensor(order, 3);
+        NormStatistics<S> saved;
+        std::vector<S> dgamma(this->features);
+        evenkeel::residual_add_into(x.view(), h.view(), alone.view(), sum, context);
+        evenkeel::add_layer_norm_into(x.view(), h.view(), s.view(), y.view(), saved, {.sum = sum}, context);
+        evenkeel::add_layer_norm_backward<S>({.dy = dy.view(), .s = s.view()}, saved, {.sum = sum},
+                                             {.dx = dx.view(), .dh = dh.view(), .dgamma = dgamma}, context);
+        const auto added = this->tensor(order, 1);
+        evenkeel::add_layer_norm_backward<S>({.dy = dy.view(), .s = s.view()}, saved, {.sum = sum},
+                                             {.dh = add_to(added.view())}, context);
+        return Bits(alone.memory(), s.memory(), y.memory(), dx.memory(), dh.memory(), dgamma, added.memory());
+      });
+    }
+  }
+}
+
+TYPED_TEST(ResidualSumThreads, GradientsOfParametersWithADropHaveTheBitsOfOneThread) {
+  using S = TypeParam;
+  const auto x = this->tensor(row_major, 1, 11), h = this->tensor(row_major, 3, 12),
+             dy = this->tensor(row_major, 2, 13);
+  evenkeel::ResidualSumOptions<S> sum;
+  sum.lambdas = this->lambdas, sum.bias = this->bias, sum.drop = evenkeel::DropoutMask(0.25, {3}, 5);
+  expect_parallel([&](const Context& context) {
+    const auto s = this->tensor(row_major, 2), y = this->tensor(row_major, 1), dh = this->tensor(row_major, 3);
+    NormStatistics<S> saved;
+    std::vector<S> dlambda(this->features), dbias(this->features);
+    evenkeel::add_rms_norm_into(x.view(), h.view(), s.view(), y.view(), saved, {.sum = sum}, context);
+    evenkeel::add_rms_norm_backward<S>({.dy = dy.view(), .s = s.view(), .h = h.view()}, saved, {.sum = sum},
+                                       {.dh = add_to(dh.view()), .dlambda = dlambda, .dbias = dbias}, context);
+    return Bits(s.memory(), y.memory(), dh.memory(), dlambda, dbias);
+  });
+}
+
 }  // namespace
 }  // namespace evenkeel_test

@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/detail/row_norm_op.hpp"
 #include "evenkeel/detail/sum_gradients.hpp"
 #include "evenkeel/kernels/add_norm_forward.hpp"
+#include "evenkeel/ops/residual_add.hpp"
 
 /// The norm of a residual sum between tensors and kernels. Rows of contiguous features are summed and normalized in one
 /// pass; in other layouts the sum is written first, and then normalized.
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {
 namespace detail {
-
-/// The axis along which elements are contiguous.
-template <class Scalar>
-int fastest_axis(const TensorView<Scalar>& view) noexcept {
-  return view.order() == StorageOrder::row_major ? view.rank() - 1 : 0;
-}
 
 /// Whether columns of rows, of so many features, are the indices of the last axis.
 template <class Scalar>
@@ -28,15 +24,16 @@ bool are_last_axis(const TensorView<Scalar>& view, Index features) noexcept {
 template <template <class, class, bool> class NormRow, class Scalar>
 class AddedNorm {
  public:
-  AddedNorm(const char* where, const Executor& executor, const Addition<Scalar>& sum, const TensorView<Scalar>& s,
+  AddedNorm(const char* where, const Executor& executor, const DroppedSum<Scalar>& sum, const TensorView<Scalar>& s,
             const Axes& axes)
       : executor_(executor),
         sum_(sum),
         s_(s),
-        x_rows_(norm_operand(where, "x", sum.x, axes)),
-        h_rows_(norm_operand(where, "h", sum.h, axes)) {
+        x_rows_(norm_operand(where, "x", sum.terms().x, axes)),
+        h_rows_(norm_operand(where, "h", sum.terms().h, axes)) {
     const TensorView<const Scalar> out = s;
-    for (const auto& [name, view] : {std::pair{"x", &sum.x}, std::pair{"h", &sum.h}, std::pair{"s", &out}}) {
+    for (const auto& [name, view] :
+         {std::pair{"x", &sum.terms().x}, std::pair{"h", &sum.terms().h}, std::pair{"s", &out}}) {
       contiguous_rows(where, name, *view, fastest_axis(*view));
     }
   }
@@ -46,50 +43,46 @@ class AddedNorm {
                Scratch& scratch) const {
     if constexpr (kernels::is_vectorized<Scalar>) {
       const bool are_rows = t.in.is_rows() && t.out.is_rows() && x_rows_.is_rows() && h_rows_.is_rows();
-      const bool is_one_step = !t.mask.is_given() && call.rounding == Rounding::once;
-      if (are_rows && is_one_step && (!sum_.lambda.has_vectors() || are_last_axis(s_, t.in.features()))) {
-        return fused(t.in, t.out, call.args);
+      const bool is_one_step = !t.mask.is_given() && call.rounding == Rounding::once && !sum_.drops_before();
+      if (are_rows && is_one_step && (!sum_.terms().lambda.has_vectors() || are_last_axis(s_, t.in.features()))) {
+        return fused(sum_.terms(), t.in, t.out, call.args);
       }
     }
-    residual_add<Scalar>(where, executor_, sum_.alpha, sum_.x, sum_.lambda, sum_.h, s_);
+    sum_.add(where, executor_);
     PlainNorm<NormRow, Scalar>{executor_}.forward(where, t, call, scratch);
   }
 
  private:
   template <class P>
-  void fused(const NormOperand<const Scalar>& s, const NormOperand<Scalar>& y,
+  void fused(const Addition<Scalar>& sum, const NormOperand<const Scalar>& s, const NormOperand<Scalar>& y,
              kernels::RowNormForward<Scalar, P> a) const {
     a.rows = s.rows();
     a.features = s.features();
     a.x = s.data, a.x_stride = s.at.outer.stride;
     a.y = y.data, a.y_stride = y.at.outer.stride;
     kernels::add_norm_forward<native, NormRow>(
-        kernels::ResidualAddArgs<Scalar>{.x = sum_.x.data(),
-                                         .d = sum_.h.data(),
+        kernels::ResidualAddArgs<Scalar>{.x = sum.x.data(),
+                                         .d = sum.h.data(),
                                          .s = s_.data(),
-                                         .alpha = static_cast<kernels::Compute<Scalar>>(sum_.alpha),
-                                         .lambda = sum_.lambda.one,
+                                         .alpha = static_cast<kernels::Compute<Scalar>>(sum.alpha),
+                                         .lambda = sum.lambda.one,
                                          .rows = a.rows,
                                          .features = a.features,
                                          .x_stride = x_rows_.at.outer.stride,
                                          .d_stride = h_rows_.at.outer.stride,
                                          .s_stride = s.at.outer.stride,
-                                         .lambdas = sum_.lambda.each,
-                                         .bias = sum_.lambda.bias,
-                                         .has_one_bias = sum_.lambda.has_one_bias},
+                                         .lambdas = sum.lambda.each,
+                                         .bias = sum.lambda.bias,
+                                         .has_one_bias = sum.lambda.has_one_bias,
+                                         .drop = branch_drop<Scalar>(sum.drop)},
         a, InBlocks(executor_));
   }
 
   const Executor& executor_;
-  Addition<Scalar> sum_;
+  const DroppedSum<Scalar>& sum_;
   TensorView<Scalar> s_;
   NormOperand<const Scalar> x_rows_, h_rows_;
 };
-
-/// What is left of a workspace for a call inside, which allocates for itself where there was none.
-inline Context rest_of(const Scratch& scratch, const Context& context) {
-  return context.workspace.empty() ? context : scratch.rest(context);
-}
 
 /// y = N(s) of a sum s. s may be y, where it is not wanted itself.
 template <template <class, class, bool> class NormRow, class Scalar>
@@ -100,8 +93,11 @@ void normalize_sum(const char* where, const Addition<Scalar>& sum, const TensorV
   require_sum(where, sum.x, "h", sum.h, "s", s);
   require_sum(where, sum.x, "h", sum.h, "y", y);
   if (s.data() != y.data()) require_no_overlap(where, "y", y, "s", s);
-  const AddedNorm<NormRow, Scalar> run(where, context.executor, sum, s, o.axes);
-  normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, o, saved, context);
+  DroppedSum<Scalar> dropped(sum, s);
+  Scratch scratch(where, context, dropped.workspace_bytes());
+  dropped.take(scratch);
+  const AddedNorm<NormRow, Scalar> run(where, context.executor, dropped, s, o.axes);
+  normalize_by<NormRow, Scalar>(run, where, TensorView<const Scalar>(s), y, o, saved, rest_of(scratch, context));
 }
 
 /// The same with the parameters of the sum as the caller gives them.
@@ -116,7 +112,7 @@ void add_normalize(const char* where, const TensorView<const Scalar>& x, const T
   }
   const SumParameters<Scalar> parameters(where, x);
   Scratch scratch(where, context, parameters.workspace_bytes(sum));
-  normalize_sum<NormRow, Scalar>(where, {sum.alpha, x, parameters.factor(sum, scratch), h}, s, y, o, saved,
+  normalize_sum<NormRow, Scalar>(where, {sum.alpha, x, parameters.factor(sum, scratch), h, sum.drop}, s, y, o, saved,
                                  rest_of(scratch, context));
 }
 
@@ -147,7 +143,7 @@ struct SumBlocks {
   void before(Index, const kernels::RowNormBackward<Scalar, P>&) const noexcept {}
   template <class P>
   void after(Index first, const kernels::RowNormBackward<Scalar, P>& block) {
-    sum.run(all.rows(first, block.rows), {});
+    sum.run(all.rows(first, block.rows), {}, first * block.features);
   }
 };
 
@@ -174,8 +170,9 @@ class AddedNormBackward {
     if constexpr (kernels::is_vectorized<Scalar>) {
       const bool are_rows =
           t.at.are_rows() && more_rows_.is_rows() && h_rows_.is_rows() && dx_rows_.is_rows() && dh_rows_.is_rows();
-      const bool fit = !sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features());
-      const bool is_free = executor_.is_serial() || !sum_.sums_anything();  // to take blocks in any order
+      const bool fit =
+          sum_.drops_along_rows(tensors_.ds) && (!sum_.has_vectors() || are_last_axis(tensors_.ds, t.at.x.features()));
+      const bool is_free = executor_.is_serial() || !sum_.is_in_order();  // to take blocks in any order
       if (t.at.dx.data && are_rows && fit && is_free && tensors_.ds.size() > 0 && !t.mask.is_given()) {
         const auto rows = row_arguments(a, t.at);
         if (!kernels::shares_columns<native>(rows, InBlocks(executor_))) return fused(t.at, rows, scratch);
@@ -301,8 +298,7 @@ void add_normalize_backward(const char* where, const AddNormUpstream<Scalar>& in
   const SumParameters<Scalar> parameters(where, in.s);
   GradientOfSum<Scalar> ds(to, in.s);
   const auto sums = [&](const BranchFactor<kernels::Compute<Scalar>>& factor) {
-    return SumGradients<Scalar>(where, options.alpha, factor, to, !options.lambdas.is_given(),
-                                in.s.shape()[in.s.rank() - 1], in.s.shape()[fastest_axis(in.s)]);
+    return SumGradients<Scalar>(where, options.alpha, factor, options.drop, to, !options.lambdas.is_given(), in.s);
   };
   const kernels::Compute<Scalar> stand_in{};
   BranchFactor<kernels::Compute<Scalar>> shape_of_factor(options.lambda);
@@ -327,7 +323,7 @@ std::size_t add_normalize_workspace_bytes(const char* where, const Shape& x, con
   const std::size_t of_sums = 2 * Scratch::bytes<kernels::Compute<Scalar>>(last) +
                               2 * Scratch::bytes<kernels::ProductTotal<Scalar>>(last) +
                               Scratch::bytes<Scalar>(std::max(last, x[0]));
-  return of_norm + of_sums + Scratch::bytes<Scalar>(x.size());
+  return of_norm + of_sums + 2 * Scratch::bytes<Scalar>(x.size());  // the gradient of s, and what is dropped of h
 }
 
 }  // namespace detail

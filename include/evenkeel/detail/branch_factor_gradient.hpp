@@ -5,8 +5,8 @@
 #include <span>
 
 #include "evenkeel/core/context.hpp"
+#include "evenkeel/detail/residual_sum.hpp"
 #include "evenkeel/kernels/product_sums.hpp"
-#include "evenkeel/ops/residual_add.hpp"
 
 namespace evenkeel {
 inline namespace EVENKEEL_ARCH {

@@ -69,8 +69,12 @@ DropoutAxes dropout_axes(DropoutKind kind, const TensorView<const Scalar>& x, co
 template <class Scalar>
 class DropoutPass {
  public:
-  DropoutPass(const DropoutMask& mask, const DropoutAxes& axes, bool adds)
-      : mask_(mask), axes_(axes), scale_(static_cast<kernels::Compute<Scalar>>(mask.scale())), adds_(adds) {}
+  DropoutPass(const DropoutMask& mask, const DropoutAxes& axes, bool adds, Index first_position)
+      : mask_(mask),
+        axes_(axes),
+        scale_(static_cast<kernels::Compute<Scalar>>(mask.scale())),
+        adds_(adds),
+        first_position_(first_position) {}
 
   /// All of x, from the first element on, tile by tile.
   void run(const Scalar* x, Scalar* y, const Executor& executor) const {
@@ -98,7 +102,7 @@ class DropoutPass {
 
   /// Tiles are counted along rows, then along columns, then along the other axes from the last to the first.
   void run_tile(Index rest, const Scalar* x, Scalar* y) const {
-    Index position = 0;
+    Index position = first_position_;
     const auto move = [&](const DropoutAxis& along, Index by) {
       x += by * along.x;
       y += by * along.y;
@@ -179,15 +183,17 @@ class DropoutPass {
   const DropoutAxes& axes_;
   kernels::Compute<Scalar> scale_;
   bool adds_;
+  Index first_position_;
 };
 
-/// y = kept ? x / (1 - p) : 0, or y += that. Shapes are alike; y may be x.
+/// y = kept ? x / (1 - p) : 0, or y += that. Shapes are alike; y may be x. Where they are some rows of a tensor, the
+/// first of their positions is given.
 template <class Scalar>
 void dropout(const Executor& executor, const DropoutMask& mask, const TensorView<const Scalar>& x,
-             const TensorView<Scalar>& y, bool adds = false) {
+             const TensorView<Scalar>& y, bool adds = false, Index first_position = 0) {
   if (x.size() == 0) return;
   const DropoutAxes axes = dropout_axes(mask.kind(), x, y);
-  DropoutPass<Scalar>(mask, axes, adds).run(x.data(), y.data(), executor);
+  DropoutPass<Scalar>(mask, axes, adds, first_position).run(x.data(), y.data(), executor);
 }
 
 }  // namespace detail

@@ -35,15 +35,16 @@ class RowNormLayer : public NormLayer<RowNormLayer<S, P, Op>, S, P, Op> {
     if (saved) this->keep_x(*saved, s);
   }
 
-  /// The gradients of the same in one pass: with ds' = ds + N'(dy), dx = alpha * ds' and dd = lambda * ds'. `ds` may
-  /// have no memory.
+  /// The gradients of the same in one pass: with ds' = ds + N'(dy), dx = alpha * ds' and dd = drop(lambda * ds'). `ds`
+  /// may have no memory.
   void add_backward_into(const TensorView<const Scalar>& dy, const typename Base::Saved& saved,
                          const TensorView<const Scalar>& ds, const AdditionGradients<Scalar>& to,
                          const Context& context) {
     this->backward_by(dy, saved, [&](const auto& view, const RowNormGradients<Scalar>& parameters) {
-      add_normalize_backward<Op::template Row, Scalar>(
-          Op::backward, {view, ds, this->x_of(saved), {}}, this->statistics_of(saved),
-          {.alpha = to.alpha, .lambda = to.lambda}, options(), {to.dx, to.dd, {}, {}}, parameters, context);
+      add_normalize_backward<Op::template Row, Scalar>(Op::backward, {view, ds, this->x_of(saved), {}},
+                                                       this->statistics_of(saved),
+                                                       {.alpha = to.alpha, .lambda = to.lambda, .drop = to.drop},
+                                                       options(), {to.dx, to.dd, {}, {}}, parameters, context);
     });
   }
 

@@ -13,13 +13,13 @@ inline namespace EVENKEEL_ARCH {
 /// How to add, and how to normalize. The backward takes the same options.
 template <class Scalar>
 struct AddLayerNormOptions {
-  ResidualSumOptions<Scalar> sum = {};  ///< alpha, lambda or lambdas, bias
+  ResidualSumOptions<Scalar> sum = {};  ///< alpha, lambda or lambdas, bias, drop
   LayerNormOptions<Scalar> norm = {};   ///< gamma, beta, eps, axis, mask, rounding
 };
 /// The same for RMSNorm.
 template <class Scalar>
 struct AddRMSNormOptions {
-  ResidualSumOptions<Scalar> sum = {};  ///< alpha, lambda or lambdas, bias
+  ResidualSumOptions<Scalar> sum = {};  ///< alpha, lambda or lambdas, bias, drop
   RMSNormOptions<Scalar> norm = {};     ///< gamma, eps, axis, mask, rounding
 };
 
@@ -52,22 +52,28 @@ struct AddNormInputs {
   TensorInput<Scalar> h = {};   ///< the forward's, for dlambda alone
 };
 
-/// Layer normalization of a residual sum: s = alpha * x + lambda * (h + bias), y = N(s).
+/// Layer normalization of a residual sum: s = alpha * x + lambda * drop(h + bias), y = N(s).
 ///
 /// s is rounded to its type before its statistics are taken: s and y are, to the last bit, what residual_add_into and
-/// layer_norm_into give one after the other. ONNX Runtime calls this SkipLayerNormalization.
+/// layer_norm_into give one after the other, and what Dropout gives before them. ONNX Runtime calls this
+/// SkipLayerNormalization.
+///
+/// sum.drop is the mask of one training step, drawn where it is needed and never stored; the backward takes the same.
+/// Inference leaves it out.
+/// @code
+///   options.sum.drop = DropoutMask(0.1, random_key(seed, "blocks.3.drop"), step);
+/// @endcode
 ///
 /// Of a row that norm.mask leaves out y is exactly 0; s is the sum there as everywhere.
 ///
 /// Shapes    x, h, s, y alike, in the same storage order; lambdas, bias [last axis]; gamma, beta [features], the size
-/// of
-///           the normalized axes.
+///           of the normalized axes.
 /// Aliasing  s may be x or h, and y may be x or h where s is not, the identical view; any other overlap is an error.
 /// Writes    s and y.
 /// Numerics  y within 4 ulp of max(|y|, 1) of the norm of s as it is written, see kernels/layer_norm.hpp.
 /// Errors    throws std::invalid_argument, before anything is written, as residual_add_into and layer_norm_into do.
 /// Cost      along contiguous features x and h are read once, s and y are written once. Along other axes s is written
-///           first, and read again.
+///           first, and read again; so it is where sum.drop drops samples, see residual_add_into.
 /// Source    Ba, Kiros, Hinton 2016, arXiv:1607.06450; He et al. 2015, arXiv:1512.03385.
 template <Tensor X, Tensor H, Tensor S, Tensor Y>
 void add_layer_norm_into(const X& x, const H& h, S&& s, Y&& y, const AddLayerNormOptions<ScalarOf<X>>& options = {},
@@ -99,8 +105,8 @@ void add_layer_norm_into(const X& x, const H& h, Y&& y, const AddLayerNormOption
 }
 
 /// Gradients of add_layer_norm_into: with ds_total = ds + N'(dy), rounded to the type of s,
-/// dx = alpha * ds_total; dh = lambda * ds_total; dlambda = sum of ds_total * (h + bias); dbias = lambda * sum of
-/// ds_total; dgamma and dbeta as layer_norm_backward.
+/// dx = alpha * ds_total; dh = drop(lambda * ds_total), by the mask of the forward; dlambda = sum of ds_total * drop(h
+/// + bias); dbias = sum of dh, without what dh is added to; dgamma and dbeta as layer_norm_backward.
 ///
 /// Of a row that norm.mask leaves out ds_total is ds. dlambda takes h of all rows: a NaN there reaches it.
 ///
@@ -111,7 +117,8 @@ void add_layer_norm_into(const X& x, const H& h, Y&& y, const AddLayerNormOption
 /// Errors    throws std::invalid_argument, before anything is written, as layer_norm_backward does, and if dlambda is
 ///           wanted without h.
 /// Cost      along contiguous features dy, ds, s and h are read once, dx and dh written once: a few rows at a time go
-///           through all steps. A temporary tensor where neither dx nor dh is overwritten.
+///           through all steps. A temporary tensor where neither dx nor dh is overwritten, and with a drop another
+///           for dlambda, and where dh is not overwritten.
 template <class Scalar>
 void add_layer_norm_backward(const AddNormInputs<Scalar>& from, const NormStatistics<Scalar>& saved,
                              const AddLayerNormOptions<Scalar>& options, const AddLayerNormGradients<Scalar>& to,
@@ -127,7 +134,7 @@ std::size_t add_layer_norm_workspace_bytes(const Shape& x, const Axes& axis = -1
   return detail::add_normalize_workspace_bytes<Scalar>("add_layer_norm_workspace_bytes", x, axis);
 }
 
-/// Root mean square normalization of a residual sum: s = alpha * x + lambda * (h + bias), y = N(s).
+/// Root mean square normalization of a residual sum: s = alpha * x + lambda * drop(h + bias), y = N(s).
 ///
 /// Masks, shapes, aliasing, writes, numerics, errors and cost are those of add_layer_norm_into.
 ///

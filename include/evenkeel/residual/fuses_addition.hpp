@@ -42,7 +42,7 @@ void add_and_normalize(Optional& norm, const Addition<Scalar>& sum, const Tensor
   if constexpr (FusesAddition<N>) {
     if (norm) return norm->add_forward_into(sum, s, y, saved, context);
   }
-  residual_add<Scalar>("Residual::leave", context.executor, sum.alpha, sum.x, sum.lambda, sum.h, s);
+  residual_add<Scalar>("Residual::leave", sum, s, context);
   if constexpr (!FusesAddition<N>) {
     if (norm) apply_norm(*norm, s, y, saved, context);
   }
