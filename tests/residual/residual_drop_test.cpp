@@ -129,6 +129,63 @@ TEST_P(ResidualDrop, HalvesMakeTheWholeBitForBit) {
   });
 }
 
+/// Whoever looks at the branch sees it dropped, in a pass of its own; else the sum drops.
+template <class M>
+void expect_the_same_if_seen(Block block, const M& x, const M& dy, const evenkeel::Context& context = {}) {
+  Block seen = block;
+  Block::Saved saved, seen_saved;
+  M y(x.rows(), x.cols()), seen_y = y, dx = y, seen_dx = y;
+  Index dropped = 0;
+  block.forward_into(x, y, saved, context);
+  seen.forward_into(x, seen_y, seen_saved, context, [&](const auto& branch) {
+    for (Index i = 0; i < branch.size(); ++i) dropped += branch.data()[i] == 0;
+  });
+  EXPECT_GT(dropped, 0);
+  EXPECT_EQ(y, seen_y);
+  block.backward_into(dy, saved, dx, context);
+  seen.backward_into(dy, seen_saved, seen_dx, context);
+  EXPECT_EQ(dx, seen_dx);
+  EXPECT_EQ(parameter_gradients(block), parameter_gradients(seen));
+  EXPECT_EQ(block.drop()->step(), seen.drop()->step());
+}
+
+TEST_P(ResidualDrop, LookingAtTheBranchChangesNoBit) {
+  using ColumnMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic>;
+  std::vector<std::uint8_t> mask(rows, 1);
+  mask[3] = mask[rows - 1] = 0;
+  for_every_block(GetParam(), [&](const Block& block) {
+    expect_the_same_if_seen(block, x, dy);
+    expect_the_same_if_seen(block, ColumnMatrix(x), ColumnMatrix(dy));
+    expect_the_same_if_seen(block, x, dy, {.mask = mask});
+  });
+}
+
+/// With an operation of its own for each step, forward and backward.
+TEST_P(ResidualDrop, IsTheCompositionBitForBit) {
+  for (const bool has_trunk : {false, true}) {
+    LayerNorm norm(features);
+    Dropout<float> drop(0.3, 3, "drop", GetParam());
+    evenkeel::ResidualNorms<LayerNorm> norms;
+    if (has_trunk) norms.trunk = norm;
+    Block block(square(), norms, {.alpha = 1.5, .lambda = 0.75, .drop = drop});
+    const Matrix y = block.forward(x, saved), dx = block.backward(dy, saved);
+
+    Dropout<float>::Saved drop_saved;
+    LayerNorm::Saved norm_saved;
+    const Matrix f = x.cwiseAbs2(), branch = drop.forward(f, drop_saved);
+    Matrix sum(rows, features);
+    evenkeel::residual_add_into(x, branch, sum, {.alpha = 1.5, .lambda = 0.75});
+    EXPECT_EQ(y, has_trunk ? norm.forward(sum, norm_saved) : sum);
+    const Matrix dsum = has_trunk ? norm.backward(dy, norm_saved) : dy;
+    const Matrix at_branch = 0.75f * dsum, df = drop.backward(at_branch, drop_saved);
+    const Matrix of_skip = 1.5f * dsum, of_branch = 2 * x.cwiseProduct(df);
+    EXPECT_EQ(dx, of_skip + of_branch);
+    if (has_trunk) {
+      EXPECT_EQ(block.norms().trunk->gamma().gradient()[1], norm.gamma().gradient()[1]);
+    }
+  }
+}
+
 TEST_P(ResidualDrop, WorksInAWorkspaceOfTheSizeTheBlockNames) {
   for_every_block(GetParam(), [&](Block block) {
     Block other = block;

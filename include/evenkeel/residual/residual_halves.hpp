@@ -85,9 +85,11 @@ struct ResidualHalves {
     return norms.trunk ? kept(saved.sum, x) : y;
   }
 
-  /// drop(N_branch(f)), 0 in rows that are not valid: f itself or, where it changes or is read again, at `place`.
+  /// N_branch(f), or drop(N_branch(f)), 0 in rows that are not valid: f itself or, where it changes or is read again,
+  /// at `place`.
   template <class Self>
-  static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, const Context& context) {
+  static View branch_into(Self& self, View f, const MutableView& place, Saved* saved, bool drops,
+                          const Context& context) {
     if (auto& norm = self.norms.branch) {
       if (saved && f.data() != saved->returned.data()) {
         const MutableView returned = kept(saved->returned, f);
@@ -98,7 +100,7 @@ struct ResidualHalves {
       f = place;
     }
     if constexpr (!std::is_const_v<Self>) {
-      if (saved && self.settings.drop) {
+      if (drops) {
         self.settings.drop->forward_into(f, place, saved->drop, context);
         f = place;
       }
@@ -122,7 +124,10 @@ struct ResidualHalves {
                             : saved                                      ? kept(saved->sum, x)
                                                                          : temporary(scratch, x);
     const MutableView added = saved && settings.lambda.is_learned() ? kept(saved->added, x) : sum;
-    const View branch = branch_into(self, f, added, saved, scratch.rest(context));
+    // The sum drops, unless somebody reads what is dropped: whoever looks at the branch, or the gradient of lambda.
+    const bool drops = saved && settings.drop, is_seen = !std::is_same_v<SeeBranch, SeesNothing>;
+    const bool sum_drops = drops && !is_seen && !settings.lambda.is_learned();
+    const View branch = branch_into(self, f, added, saved, drops && !sum_drops, scratch.rest(context));
     around.see_branch(branch);
     View skip = x;
     if (norms.skip) {
@@ -130,7 +135,10 @@ struct ResidualHalves {
       apply_norm(*norms.skip, x, normalized, saved ? &saved->skip : nullptr, scratch.rest(context));
       skip = normalized;
     }
-    const Addition<Scalar> addition{settings.alpha, skip, settings.lambda.factor(), branch};
+    Addition<Scalar> addition{settings.alpha, skip, settings.lambda.factor(), branch};
+    if constexpr (!std::is_const_v<Self>) {
+      if (sum_drops) addition.drop = self.settings.drop->next_mask(x.shape(), saved->drop);
+    }
     if constexpr (FusesAddition<N>) {
       if (around.next) {
         return around.next->add_forward_into(addition, y, around.next_y, around.next_saved, scratch.rest(context));
@@ -154,10 +162,6 @@ struct ResidualHalves {
       zero_invalid_rows(saved.mask.view(), df);
       at_branch = df;
     }
-    if (settings.drop) {
-      settings.drop->backward_into(at_branch, saved.drop, df, context);
-      at_branch = df;
-    }
     if (norms.branch) {
       norms.branch->backward_into(at_branch, saved.branch, df, scratch.rest(context));
       at_branch = df;
@@ -165,7 +169,8 @@ struct ResidualHalves {
     return at_branch;
   }
 
-  /// Of y = N_trunk(alpha * N_skip(x) + lambda * d): the gradient at d, dy itself or what is written to df, and dx.
+  /// Of y = N_trunk(alpha * N_skip(x) + lambda * drop(d)): the gradient at d, dy itself or what is written to df, and
+  /// dx.
   View sum_backward_into(const View& dy, const Saved& saved, const MutableView& df, const TensorGradient<Scalar>& dx,
                          Scratch& scratch, const Context& context) {
     const auto& lambda = settings.lambda;
@@ -173,7 +178,8 @@ struct ResidualHalves {
     if (norms.trunk) {
       if constexpr (FusesAddition<N>) {
         if (!norms.skip && !lambda.is_learned()) {
-          norms.trunk->add_backward_into(dy, saved.trunk, {}, {settings.alpha, lambda.initial(), dx, df},
+          const DropoutMask drop = settings.drop ? saved.drop.mask() : DropoutMask();
+          norms.trunk->add_backward_into(dy, saved.trunk, {}, {settings.alpha, lambda.initial(), dx, df, drop},
                                          scratch.rest(context));
           return df;
         }
@@ -191,8 +197,13 @@ struct ResidualHalves {
     }
     settings.lambda.add_gradient("Residual::backward", dsum, {saved.added.data(), dsum.shape(), dsum.order()},
                                  scratch.rest(context));
-    if (!lambda.is_learned() && lambda.initial() == 1) return dsum;
-    residual_add<Scalar>("Residual::backward", context.executor, 0, {}, lambda.factor(), dsum, df);
+    View at_branch = dsum;
+    if (lambda.is_learned() || lambda.initial() != 1) {
+      residual_add<Scalar>("Residual::backward", context.executor, 0, {}, lambda.factor(), dsum, df);
+      at_branch = df;
+    }
+    if (!settings.drop) return at_branch;
+    settings.drop->backward_into(at_branch, saved.drop, df, context);
     return df;
   }
 

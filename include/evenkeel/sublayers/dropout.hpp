@@ -72,11 +72,7 @@ class Dropout : public detail::ReturningForms<Dropout<S>> {
   template <Tensor X, Tensor Y>
   void forward_into(const X& x, Y&& y, Saved& saved, const Context& context = {}) {
     const TensorView<const Scalar> view = x_view(x, y);
-    detail::dropout<Scalar>(context.executor, next_, view, output_view<Scalar>(y));
-    saved.mask_ = next_;
-    saved.shape_ = view.shape();
-    saved.is_empty_ = false;
-    if (!next_.keeps_all()) set_step(step() + 1);
+    detail::dropout<Scalar>(context.executor, next_mask(view.shape(), saved), view, output_view<Scalar>(y));
   }
   template <Tensor DY>
   void backward_into(const DY& dy_tensor, const Saved& saved, const TensorGradient<Scalar>& dx,
@@ -89,6 +85,16 @@ class Dropout : public detail::ReturningForms<Dropout<S>> {
     require_same_shape(where, "dx", dx.view().shape(), "the x of the forward", saved.shape_);
     require_in_place_or_no_overlap(where, "dx", dx.view(), "dy", dy);
     detail::dropout<Scalar>(context.executor, saved.mask_, dy, dx.view(), dx.adds());
+  }
+
+  /// The mask of a training forward of x, for an operation that drops by itself: the step goes on, and `saved` is as
+  /// after forward.
+  const DropoutMask& next_mask(const Shape& x, Saved& saved) {
+    saved.mask_ = next_;
+    saved.shape_ = x;
+    saved.is_empty_ = false;
+    if (!next_.keeps_all()) set_step(step() + 1);
+    return saved.mask_;
   }
 
   /// None.
