@@ -256,14 +256,14 @@ TEST(Allocation, DoesNotHappenForOneTokenOfAWideModel) {
   EXPECT_EQ(allocations_of([&] { stack.forward_into(b.x, b.y, context); }), 0);
 }
 
-TEST(Allocation, DoesNotHappenInTheNormOfASum) {
+void expect_no_allocation_in_the_norm_of_a_sum(const evenkeel::DropoutMask& drop) {
   const Index rows = 40;
   const Matrix x = Matrix::Random(rows, d_model), h = Matrix::Random(rows, d_model), dy = x - h;
   Matrix s(rows, d_model), y(rows, d_model), dx(rows, d_model), dh = Matrix::Zero(rows, d_model);
   std::vector<float> gamma(d_model, 1.5f), bias(d_model, 0.25f), lambdas(d_model, -0.5f);
   std::vector<float> dgamma(d_model), dbeta(d_model), dlambda(d_model), dbias(d_model);
   evenkeel::AddLayerNormOptions<float> options;
-  options.sum.lambdas = lambdas, options.sum.bias = bias, options.norm.gamma = gamma;
+  options.sum.lambdas = lambdas, options.sum.bias = bias, options.sum.drop = drop, options.norm.gamma = gamma;
   std::vector<std::byte> memory(evenkeel::add_layer_norm_workspace_bytes<float>({rows, d_model}));
   const Context context{.workspace = memory};
   EXPECT_EQ(allocations_of([&] { evenkeel::add_layer_norm_into(x, h, s, y, options, context); }), 0) << "s and y";
@@ -283,6 +283,12 @@ TEST(Allocation, DoesNotHappenInTheNormOfASum) {
   EXPECT_EQ(allocations_of([&] { train(to); }), 0) << "gradients that are overwritten";
   to.dx = {}, to.dh = evenkeel::add_to(dh);
   EXPECT_EQ(allocations_of([&] { train(to); }), 0) << "gradients that are added to";
+}
+
+TEST(Allocation, DoesNotHappenInTheNormOfASum) {
+  expect_no_allocation_in_the_norm_of_a_sum({});
+  expect_no_allocation_in_the_norm_of_a_sum({0.3, {1}, 2});
+  expect_no_allocation_in_the_norm_of_a_sum({0.3, {1}, 2, evenkeel::DropoutKind::per_sample});
 }
 
 }  // namespace

@@ -157,6 +157,14 @@ TEST_P(StackOfMixedBlocks, BackwardIsOneBlockBeforeAnother) {
   EXPECT_EQ(parameter_gradients(stack), expected.parameter_gradients());
 }
 
+TEST_P(StackOfMixedBlocks, DropsWhatItsBlocksDrop) {
+  for (auto* blocks : {&stack.blocks(), &expected.blocks}) {
+    for (std::size_t i = 0; i < blocks->size(); ++i) (*blocks)[i].drop().emplace(0.5, i, "drop");
+  }
+  EXPECT_EQ(stack.forward(x, saved), expected.forward(x));
+  EXPECT_EQ(stack.backward(dy, saved), expected.backward(dy));
+}
+
 TEST_P(StackOfMixedBlocks, SavesTheStreamAfterEachBlock) {
   expected.forward(x);
   EXPECT_EQ(saved.stream(0).rank(), 0) << "before a forward";
