@@ -119,10 +119,11 @@ class SumGradients {
  private:
   using View = TensorView<const Scalar>;
 
-  /// Whether the bias is added to dlambda at the end: it is in what is dropped.
+  /// Whether the bias is added to dlambda at the end; with a drop it is part of d.
   bool sums_bias() const noexcept { return factor_.bias && drop_.keeps_all(); }
   bool needs_sums() const noexcept { return wanted_.dbias.is_wanted() || (wanted_.dlambda.is_wanted() && sums_bias()); }
   bool overwrites_dh() const noexcept { return wanted_.dh.is_wanted() && !wanted_.dh.adds(); }
+  /// Whether d, or dh, is made in memory of its own.
   bool needs_dropped() const noexcept {
     if (drop_.keeps_all()) return false;
     return wanted_.dlambda.is_wanted() || (!overwrites_dh() && (wanted_.dh.is_wanted() || wanted_.dbias.is_wanted()));
