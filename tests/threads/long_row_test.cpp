@@ -99,6 +99,24 @@ TYPED_TEST(LongRows, SumAndNormHaveTheBitsOfOneThread) {
   });
 }
 
+TYPED_TEST(LongRows, SumAndNormOfOneRowWithADropHaveTheBitsOfOneThread) {
+  using S = TypeParam;
+  const Shape shape{1, this->features};
+  const TensorView<const S> x(this->gamma.data(), shape), h(this->beta.data(), shape);
+  evenkeel::ResidualSumOptions<S> sum;
+  sum.bias = this->lambdas, sum.drop = evenkeel::DropoutMask(0.3, {4}, 1);
+  expect_parallel([&](const Context& context) {
+    std::vector<S> alone(this->gamma.size()), s = alone, y = alone, dx = alone, dh = alone;
+    const auto out = [&](std::vector<S>& memory) { return TensorView<S>(memory.data(), shape); };
+    NormStatistics<S> saved;
+    evenkeel::residual_add_into(x, h, out(alone), sum, context);
+    evenkeel::add_layer_norm_into(x, h, out(s), out(y), saved, {.sum = sum}, context);
+    evenkeel::add_layer_norm_backward<S>({.dy = x, .s = out(s)}, saved, {.sum = sum}, {.dx = out(dx), .dh = out(dh)},
+                                         context);
+    return Bits(alone, s, y, saved.mean, saved.rstd, dx, dh);
+  });
+}
+
 TYPED_TEST(LongRows, BackwardOfSumAndNormHasTheBitsOfOneThread) {
   using S = TypeParam;
   const auto s = this->tensor(1, 11), dy = this->tensor(2, 13), ds = this->tensor(1, 14), y = this->tensor(1);

@@ -43,7 +43,9 @@ class AddedNorm {
                Scratch& scratch) const {
     if constexpr (kernels::is_vectorized<Scalar>) {
       const bool are_rows = t.in.is_rows() && t.out.is_rows() && x_rows_.is_rows() && h_rows_.is_rows();
-      const bool is_one_step = !t.mask.is_given() && call.rounding == Rounding::once && !sum_.drops_before();
+      // What is dropped of a block of columns is one thread's: where threads share them, the sum is a pass of its own.
+      const bool sums_apart = sum_.drops_before() || (!sum_.terms().drop.keeps_all() && shares_columns(t.in));
+      const bool is_one_step = !t.mask.is_given() && call.rounding == Rounding::once && !sums_apart;
       if (are_rows && is_one_step && (!sum_.terms().lambda.has_vectors() || are_last_axis(s_, t.in.features()))) {
         return fused(sum_.terms(), t.in, t.out, call.args);
       }
@@ -53,6 +55,9 @@ class AddedNorm {
   }
 
  private:
+  bool shares_columns(const NormOperand<const Scalar>& rows) const noexcept {
+    return InBlocks(executor_).cuts(rows.rows(), rows.features() * static_cast<Index>(sizeof(Scalar)));
+  }
   template <class P>
   void fused(const Addition<Scalar>& sum, const NormOperand<const Scalar>& s, const NormOperand<Scalar>& y,
              kernels::RowNormForward<Scalar, P> a) const {
