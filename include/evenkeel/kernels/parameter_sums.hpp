@@ -14,6 +14,8 @@ inline constexpr Index chunk_rows = 128;
 template <class T>
 struct ChunkSums {
   T *dgamma = nullptr, *dbeta = nullptr;
+
+  ChunkSums from(Index feature) const noexcept { return {dgamma + feature, dbeta + feature}; }
 };
 
 /// Parameter gradients in the making: the sums of some chunks at a time, each in a slot of its own, and the totals to

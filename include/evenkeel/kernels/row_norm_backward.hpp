@@ -1,6 +1,7 @@
 #pragma once
 
 #include "evenkeel/kernels/row_norm_backward_pass.hpp"
+#include "evenkeel/kernels/shared_row.hpp"
 
 /// Gradients of normalized rows with contiguous features: what LayerNorm and RMSNorm share.
 namespace evenkeel {
@@ -10,7 +11,7 @@ namespace kernels {
 template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, class X, class P>
 [[gnu::flatten]] inline void differentiate_rows(const RowNormBackward<X, P>& a, const ChunkSums<Compute<X>>& parameters,
                                                 Index group_rows) noexcept {
-  RowNormBackwardPass<Arch, NormRow, X, P, WithParameters>(a, parameters, group_rows).run(0, a.rows);
+  RowNormBackwardPass<Arch, NormRow, X, P, WithParameters>(a, parameters, group_rows, a.features).run(0, a.rows);
 }
 
 /// Some rows of all.
@@ -88,18 +89,52 @@ inline bool shares_columns(const RowNormBackward<X, P>& a, const Run& run) noexc
   return a.dx && run.cuts(a.rows, row_bytes);
 }
 
+/// At most chunk_rows, few or long, of which `run` shares the columns: the bits of differentiate_rows.
+template <class Arch, template <class, class, bool> class NormRow, bool WithParameters, class X, class P, class Run>
+inline void differentiate_columns(const RowNormBackward<X, P>& a, const ChunkSums<Compute<X>>& parameters,
+                                  const Run& run) noexcept {
+  using T = Compute<X>;
+  using Pass = RowNormBackwardPass<Arch, NormRow, X, P, WithParameters>;
+  const ColumnBlocks<Arch, T> blocks{a.features};
+  const Index block_bytes = blocks.template bytes<X>();
+  const Index step = rows_of_a_step(a.features * static_cast<Index>(sizeof(X)), chunk_rows);
+  for (Index first = 0; first < a.rows; first += step) {
+    const Index rows = std::min(step, a.rows - first);
+    GradientSums<T> sums[chunk_rows];
+    sum_blocks<T>(
+        run, rows, blocks.count(), block_bytes,
+        [&](Index from, Index to, const auto& at) {
+          for (Index block = from; block < to; ++block) {
+            const Index start = blocks.start(block);
+            const auto columns = columns_of(a, start, blocks.end(block + 1));
+            const auto chunk = WithParameters ? parameters.from(start) : parameters;
+            Pass(columns, chunk, rows, a.features).sum_rows(first, rows, [&](Index row, T g, T gx) {
+              at(row, block) = {g, gx};
+            });
+          }
+        },
+        [&](Index row, const BlockSums<T>& of_block) {
+          sums[row].g.add(of_block.first);
+          sums[row].gx.add(of_block.second);
+        });
+    if (!a.dx) continue;
+    run(blocks.count(), rows * block_bytes, [&](Index from, Index to) {
+      const auto columns = columns_of(a, blocks.start(from), blocks.end(to));
+      Pass(columns, parameters, rows, a.features).write_rows(first, rows, sums);
+    });
+  }
+}
+
 /// Gradients as far as they are wanted, by columns.
 template <class Arch, template <class, class, bool> class NormRow, class X, class P, class Run>
 inline void gradients_by_columns(const RowNormBackward<X, P>& a, const Run& run) noexcept {
   using T = Compute<X>;
-  if (!a.dgamma && !a.dbeta) {
-    return RowNormBackwardPass<Arch, NormRow, X, P, false>(a, {}, 0).run_by_columns(run);
-  }
+  if (!a.dgamma && !a.dbeta) return differentiate_columns<Arch, NormRow, false>(a, {}, run);
   const ParameterSums<T> sums(a.workspace, a.rows, a.features, 1);
   const ChunkSums<T> chunk = sums.at(0);
   constexpr auto feature_bytes = 2 * static_cast<Index>(sizeof(T));
   run(a.features, feature_bytes, [&](Index first, Index last) { sums.clear(chunk, first, last); });
-  RowNormBackwardPass<Arch, NormRow, X, P, true>(a, chunk, 0).run_by_columns(run);
+  differentiate_columns<Arch, NormRow, true>(a, chunk, run);
   run(a.features, feature_bytes,
       [&](Index first, Index last) { sums.write(a.dgamma, a.add_dgamma, a.dbeta, a.add_dbeta, first, last); });
 }

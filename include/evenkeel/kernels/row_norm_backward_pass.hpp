@@ -2,7 +2,6 @@
 
 #include "evenkeel/kernels/parameter_sums.hpp"
 #include "evenkeel/kernels/row_norm.hpp"
-#include "evenkeel/kernels/shared_row.hpp"
 
 /// The passes over memory of the backward of normalized rows with contiguous features.
 namespace evenkeel {
@@ -43,6 +42,24 @@ inline Index rows_of_a_group(Index rows, Index features) noexcept {
   return beyond_l2 ? 1 : std::min<Index>(8192 / row_bytes, most_rows_of_a_group);
 }
 
+/// Columns [from, to) of the rows.
+template <class X, class P>
+inline RowNormBackward<X, P> columns_of(RowNormBackward<X, P> a, Index from, Index to) noexcept {
+  a.dy += from;
+  a.x += from;
+  if (a.gamma) a.gamma += from;
+  if (a.dx) a.dx += from;
+  if (a.ds) a.ds += from;
+  a.features = to - from;
+  return a;
+}
+
+/// What is summed along a row: g, and g * x_hat.
+template <class T>
+struct GradientSums {
+  WideSum<T> g, gx;
+};
+
 /// Backward normalization of every row, in pieces for row_norm_backward.
 ///
 /// Pass 1 over a group of rows sums g = dy * gamma and g * x_hat along each row and dy * x_hat and dy down the columns;
@@ -52,28 +69,45 @@ class RowNormBackwardPass {
  public:
   using T = Compute<X>;
 
-  RowNormBackwardPass(const RowNormBackward<X, P>& args, const ChunkSums<T>& parameters, Index group_rows) noexcept
+  /// `features` are those of a whole row, of which the arguments may be some columns.
+  RowNormBackwardPass(const RowNormBackward<X, P>& args, const ChunkSums<T>& parameters, Index group_rows,
+                      Index features) noexcept
       : a_(args),
         added_(args.add_dx ? args.dx : args.ds),
         added_stride_(args.add_dx ? args.dx_stride : args.ds_stride),
         parameters_(parameters),
         group_rows_(group_rows),
-        inv_n_(1 / static_cast<Wide<T>>(args.features)) {}
+        features_(features),
+        inv_n_(1 / static_cast<Wide<T>>(features)) {}
 
   void run(Index first, Index last) noexcept {
     Group group;
     for (Index i = first; i < last; i += group_rows_) {
       open(group, i, static_cast<int>(std::min(group_rows_, last - i)));
-      sum(group, 0, a_.features);
-      write(group, 0, a_.features);
+      group.ordinary ? sum<false>(group) : sum_extreme(group);
+      write(group);
     }
   }
 
-  /// At most chunk_rows, few or long, of which `run` shares the columns: the same bits.
-  template <class Run>
-  void run_by_columns(const Run& run) const noexcept {
-    const Index rows = rows_of_a_step(a_.features * static_cast<Index>(sizeof(X)), chunk_rows);
-    for (Index first = 0; first < a_.rows; first += rows) by_columns(first, std::min(rows, a_.rows - first), run);
+  /// The first pass alone, over one block of columns of some rows: put(row, sum of g, sum of g * x_hat).
+  template <class Put>
+  [[gnu::flatten]] void sum_rows(Index first, Index rows, const Put& put) const noexcept {
+    for_each_group(first, rows, [&](Group& group, Index done) {
+      group.ordinary ? sum<false>(group) : sum_extreme(group);
+      for (int r = 0; r < group.rows; ++r) {
+        put(done + r, static_cast<T>(group.g[r].value()), static_cast<T>(group.gx[r].value()));
+      }
+    });
+  }
+  /// The second pass alone, with the sums of whole rows.
+  [[gnu::flatten]] void write_rows(Index first, Index rows, const GradientSums<T>* sums) const noexcept {
+    for_each_group(first, rows, [&](Group& group, Index done) {
+      for (int r = 0; r < group.rows; ++r) {
+        group.g[r] = sums[done + r].g;
+        group.gx[r] = sums[done + r].gx;
+      }
+      write(group);
+    });
   }
 
  private:
@@ -103,6 +137,16 @@ class RowNormBackwardPass {
     }
   }
 
+  /// Calls body(group, rows before it) for groups that are rows [first, first + rows) together.
+  template <class Body>
+  void for_each_group(Index first, Index rows, const Body& body) const noexcept {
+    for (Index done = 0; done < rows; done += most_rows) {
+      Group group;
+      open(group, first + done, static_cast<int>(std::min(most_rows, rows - done)));
+      body(group, done);
+    }
+  }
+
   /// Calls body(r, number of rows) for the rows of a group, `rows_at_once` at a time, the number as a constant type.
   template <class Body>
   void for_each_rows(const Group& group, Body&& body) const noexcept {
@@ -111,19 +155,13 @@ class RowNormBackwardPass {
     for (; r < group.rows; ++r) body(r, std::integral_constant<int, 1>{});
   }
 
-  /// Columns [from, to), which begin with a block.
-  void sum(Group& group, Index from, Index to) const noexcept {
-    group.ordinary ? sum_rows<false>(group, from, to) : sum_extreme(group, from, to);
-  }
   template <bool Scaled>
-  void sum_rows(Group& group, Index from, Index to) const noexcept {
-    for (Index start = from; start < to; start += block_columns<Arch, T>) {
+  void sum(Group& group) const noexcept {
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
       for_each_rows(group, [&](int r, auto rows) { sum_block<Scaled>(group, r, rows, start); });
     }
   }
-  [[gnu::noinline, gnu::flatten]] void sum_extreme(Group& group, Index from, Index to) const noexcept {
-    sum_rows<true>(group, from, to);
-  }
+  [[gnu::noinline, gnu::flatten]] void sum_extreme(Group& group) const noexcept { sum<true>(group); }
 
   template <bool Scaled, int Rows>
   void sum_block(Group& group, int r0, std::integral_constant<int, Rows>, Index start) const noexcept {
@@ -162,40 +200,38 @@ class RowNormBackwardPass {
     }
   }
 
-  void write(const Group& group, Index from, Index to) const noexcept {
+  void write(const Group& group) const noexcept {
     if (!a_.dx) return;
-    group.ordinary ? write_rows<false>(group, from, to) : write_extreme(group, from, to);
+    group.ordinary ? write_rows<false>(group) : write_extreme(group);
   }
-  [[gnu::noinline, gnu::flatten]] void write_extreme(const Group& group, Index from, Index to) const noexcept {
-    write_rows<true>(group, from, to);
-  }
+  [[gnu::noinline, gnu::flatten]] void write_extreme(const Group& group) const noexcept { write_rows<true>(group); }
 
   template <bool Scaled>
-  void write_rows(const Group& group, Index from, Index to) const noexcept {
+  void write_rows(const Group& group) const noexcept {
     for_each_rows(group, [&](int r, auto rows) {
-      added_ ? write_rows<Scaled, true>(group, r, rows, from, to) : write_rows<Scaled, false>(group, r, rows, from, to);
+      added_ ? write_rows<Scaled, true>(group, r, rows) : write_rows<Scaled, false>(group, r, rows);
     });
   }
 
   template <bool Scaled, bool Add, int Rows>
-  void write_rows(const Group& group, int r0, std::integral_constant<int, Rows>, Index from, Index to) const noexcept {
+  void write_rows(const Group& group, int r0, std::integral_constant<int, Rows>) const noexcept {
     using Row = NormRow<Arch, T, Scaled>;
     const auto row = row_array<Row, Rows>(group.row + r0);
     Batch gain[Rows], slope[Rows], intercept[Rows];
     for (int r = 0; r < Rows; ++r) {
-      const InputGradient<T> gradient = input_gradient<Row>(group, r0 + r);
-      gain[r] = S::broadcast(gradient.gain);
-      slope[r] = S::broadcast(gradient.slope);
-      intercept[r] = S::broadcast(gradient.intercept);
+      const InputGradient<T> to = input_gradient<Row>(group, r0 + r);
+      gain[r] = S::broadcast(to.gain);
+      slope[r] = S::broadcast(to.slope);
+      intercept[r] = S::broadcast(to.intercept);
     }
-    for (Index start = from; start < to; start += block_columns<Arch, T>) {
+    for (Index start = 0; start < a_.features; start += block_columns<Arch, T>) {
       const auto x = row_pointers<Rows>(a_.x, a_.x_stride, group.first + r0, start);
       const auto dy = row_pointers<Rows>(a_.dy, a_.dy_stride, group.first + r0, start);
       const auto dx = row_pointers<Rows>(a_.dx, a_.dx_stride, group.first + r0, start);
       const auto added = row_pointers<Rows>(Add ? added_ : a_.x, Add ? added_stride_ : 0, group.first + r0, start);
       const P* gamma = parameter_block<1>(a_.gamma, start);
       for_each_vector<Arch, T, accumulators>(
-          std::min(to - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
+          std::min(a_.features - start, block_columns<Arch, T>), [&](auto, Index j, auto lanes) {
             const Batch gamma_j = lanes.load(gamma + j);
             unroll<Rows>([&](auto r) {
               const Batch deviation = row.values[r].deviation(lanes.load(x.at[r] + j));
@@ -211,58 +247,10 @@ class RowNormBackwardPass {
     }
   }
 
-  /// What is summed along a row: g, and g * x_hat.
-  struct RowSums {
-    WideSum<T> g, gx;
-  };
-
-  template <class Run>
-  void by_columns(Index first, Index rows, const Run& run) const noexcept {
-    const ColumnBlocks<Arch, T> blocks{a_.features};
-    const Index block_bytes = blocks.template bytes<X>();
-    RowSums sums[chunk_rows];
-    sum_blocks<T>(
-        run, rows, blocks.count(), block_bytes,
-        [&](Index from, Index to, const auto& at) { sum_columns(first, rows, from, to, at); },
-        [&](Index r, const BlockSums<T>& of_block) {
-          sums[r].g.add(of_block.first);
-          sums[r].gx.add(of_block.second);
-        });
-    if (!a_.dx) return;
-    run(blocks.count(), rows * block_bytes,
-        [&](Index from, Index to) { write_columns(first, rows, sums, blocks.start(from), blocks.end(to)); });
-  }
-  template <class At>
-  [[gnu::flatten]] void sum_columns(Index first, Index rows, Index from, Index to, const At& at) const noexcept {
-    const ColumnBlocks<Arch, T> blocks{a_.features};
-    for (Index block = from; block < to; ++block) {
-      for (Index done = 0; done < rows; done += most_rows) {
-        Group group;
-        open(group, first + done, static_cast<int>(std::min<Index>(most_rows, rows - done)));
-        sum(group, blocks.start(block), blocks.end(block + 1));
-        for (int r = 0; r < group.rows; ++r) {
-          at(done + r, block) = {static_cast<T>(group.g[r].value()), static_cast<T>(group.gx[r].value())};
-        }
-      }
-    }
-  }
-  [[gnu::flatten]] void write_columns(Index first, Index rows, const RowSums* sums, Index from,
-                                      Index to) const noexcept {
-    for (Index done = 0; done < rows; done += most_rows) {
-      Group group;
-      open(group, first + done, static_cast<int>(std::min<Index>(most_rows, rows - done)));
-      for (int r = 0; r < group.rows; ++r) {
-        group.g[r] = sums[done + r].g;
-        group.gx[r] = sums[done + r].gx;
-      }
-      write(group, from, to);
-    }
-  }
-
   template <class Row>
   InputGradient<T> input_gradient(const Group& group, int r) const noexcept {
     // One value alone is its own mean, whatever it is. The formula would leave the rounding error of g * rstd.
-    if (Row::centred && a_.features == 1) return {T(0), T(0), T(0)};
+    if (Row::centred && features_ == 1) return {T(0), T(0), T(0)};
     return Row::input_gradient(group.row[r], group.g[r].value() * inv_n_, group.gx[r].value() * inv_n_);
   }
 
@@ -296,6 +284,7 @@ class RowNormBackwardPass {
   Index added_stride_;
   const ChunkSums<T>& parameters_;
   Index group_rows_;
+  Index features_;
   Wide<T> inv_n_;
 };
 
